@@ -1,0 +1,93 @@
+"""Keeps a tool-using agent alive through very long tasks: the work of the current round becomes one resumable checkpoint."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from langgraph_roundcompact.config import CompressionRecallConfig, ModelClientConfig, RoundCompactConfig
+from langgraph_roundcompact.errors import ArchiveError, ConfigurationError, RoundCompactError, SummaryRejected
+from langgraph_roundcompact.events import Attempt, Audit, CompactionEvent, CompactionPlan, CompactionResult
+
+if TYPE_CHECKING:
+    from langgraph_roundcompact._ports import Archive
+    from langgraph_roundcompact._redact import default_redact
+    from langgraph_roundcompact.archive import StoreArchive, create_recall_tool
+    from langgraph_roundcompact.compactor import Door, RoundCompactor
+    from langgraph_roundcompact.middleware import RoundCompactMiddleware
+    from langgraph_roundcompact.node import RoundCompactNode, add_round_compaction
+    from langgraph_roundcompact.reducer import compacting_reducer, round_compact_messages, round_compact_messages_delta
+    from langgraph_roundcompact.reinject import DEFAULT_REINJECTORS, ReinjectBuilder, ReinjectContext
+    from langgraph_roundcompact.tiers import DEFAULT_TIERS, Tier, TierContext
+
+__version__ = "0.1.0"
+
+# Hosts' doors load when they are asked for: `langchain` is an extra, and a reducer alone should not import the compactor.
+_LAZY = {
+    "Archive": "_ports",
+    "DEFAULT_REINJECTORS": "reinject",
+    "DEFAULT_TIERS": "tiers",
+    "Door": "compactor",
+    "ReinjectBuilder": "reinject",
+    "ReinjectContext": "reinject",
+    "RoundCompactMiddleware": "middleware",
+    "RoundCompactNode": "node",
+    "RoundCompactor": "compactor",
+    "StoreArchive": "archive",
+    "Tier": "tiers",
+    "TierContext": "tiers",
+    "add_round_compaction": "node",
+    "compacting_reducer": "reducer",
+    "create_recall_tool": "archive",
+    "default_redact": "_redact",
+    "round_compact_messages": "reducer",
+    "round_compact_messages_delta": "reducer",
+}
+
+__all__ = [
+    "DEFAULT_REINJECTORS",
+    "DEFAULT_TIERS",
+    "Archive",
+    "ArchiveError",
+    "Attempt",
+    "Audit",
+    "CompactionEvent",
+    "CompactionPlan",
+    "CompactionResult",
+    "CompressionRecallConfig",
+    "ConfigurationError",
+    "Door",
+    "ModelClientConfig",
+    "ReinjectBuilder",
+    "ReinjectContext",
+    "RoundCompactConfig",
+    "RoundCompactError",
+    "RoundCompactMiddleware",
+    "RoundCompactNode",
+    "RoundCompactor",
+    "StoreArchive",
+    "SummaryRejected",
+    "Tier",
+    "TierContext",
+    "add_round_compaction",
+    "compacting_reducer",
+    "create_recall_tool",
+    "default_redact",
+    "round_compact_messages",
+    "round_compact_messages_delta",
+]
+
+
+def __getattr__(name: str) -> Any:
+    module = _LAZY.get(name)
+    if module is None:
+        msg = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(msg)
+    from importlib import import_module  # noqa: PLC0415 - only when a door is asked for
+
+    value = getattr(import_module(f"{__name__}.{module}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,165 @@
+"""Asking the summariser: retries, shrinking, one second question. Written once; the driver decides the colour.
+
+Policy (design: "When something goes wrong"): an overflow is answered by a smaller request, never by the same one; passing failures are
+retried with growing waits; an answer that is no summary is asked for once more with the reason; everything else ends the step.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from langchain_core.messages import BaseMessage
+
+from langgraph_roundcompact._effects import CallModel, Flow, Memo, Sleep
+from langgraph_roundcompact._parts import Parts
+from langgraph_roundcompact._request import PROMPT_VERSION, SummaryRequest, SummarySource, reask_request, transcript_request
+from langgraph_roundcompact._snapshot import read_summary
+from langgraph_roundcompact.errors import ErrorKind, OverflowGap, SummaryRejected, classify, overflow_gap, retry_after_seconds, should_retry
+from langgraph_roundcompact.events import Attempt, Reason
+
+FRACTIONS = (0.85, 0.65, 0.5, 0.35)
+"""Share of the summariser's window that a request may take: at first, and after each overflow."""
+
+_GAP_MARGIN = 0.9
+"""Of the limit that an overflow's text states: providers count a little more than we do."""
+
+_FIRST_WAIT_SECONDS = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What asking came to. `text` None: no summary could be had, `reason` says why."""
+
+    text: str | None
+    reason: Reason
+    groups_covered: int
+    attempts: tuple[Attempt, ...]
+    usage: Mapping[str, Any] | None
+
+
+class _Log:
+    """The attempts and the usage of one step."""
+
+    def __init__(self) -> None:
+        self.attempts: list[Attempt] = []
+        self.usage: dict[str, Any] | None = None
+
+    def note(self, kind: Any, request: SummaryRequest, detail: str = "") -> None:
+        self.attempts.append(Attempt(number=len(self.attempts) + 1, kind=kind, detail=detail, request_tokens=request.tokens))
+
+    def answer(self, reason: Reason, text: str | None = None, covered: int = 0) -> Answer:
+        return Answer(text=text, reason=reason, groups_covered=covered, attempts=tuple(self.attempts), usage=self.usage)
+
+
+def ask(parts: Parts, source: SummarySource, window_tokens: int) -> Flow[Answer]:
+    """A summary of the source's leading groups, from the memo or from the model."""
+    key = memo_key(parts, source)
+    known = yield Memo("summaries", (key,))
+    if known is not None:
+        return Answer(text=known[0], reason="", groups_covered=known[1], attempts=(), usage=None)
+    answer = yield from _ask(parts, source, window_tokens)
+    if answer.text is not None:
+        yield Memo("summaries", (key,), (answer.text, answer.groups_covered))
+    return answer
+
+
+def _ask(parts: Parts, source: SummarySource, window_tokens: int) -> Flow[Answer]:
+    log, retries, shrinks, asked_again = _Log(), 0, 0, False
+    request = transcript_request(source, limit_tokens=int(window_tokens * FRACTIONS[0]), estimate=parts.estimate)
+    while request is not None:
+        try:
+            reply = yield CallModel(request.messages, parts.config.timeout_seconds)
+            text = read_summary(reply, require_snapshot=parts.config.require_snapshot)
+        except parts.passes:
+            raise
+        except SummaryRejected as rejection:
+            log.usage = add_usage(log.usage, reply)
+            log.note("rejected", request, rejection.reason)
+            if asked_again:
+                return log.answer("summary_rejected")
+            request, asked_again = reask_request(request, rejection.reason), True
+        except Exception as exc:  # noqa: BLE001 - any client may raise anything; the kind decides
+            kind = classify(exc)
+            log.note(kind, request, type(exc).__name__)
+            if kind == "context_overflow":
+                shrinks += 1
+                request = _smaller(parts, source, request, window_tokens, overflow_gap(exc), shrinks)
+            elif retries < parts.config.max_retries and should_retry(kind):
+                yield Sleep(_wait_seconds(parts, exc, retries))
+                retries += 1
+            else:
+                return log.answer(kind)
+        else:
+            log.usage = add_usage(log.usage, reply)
+            log.note("ok", request)
+            return log.answer("", text, request.groups_covered)
+    return log.answer("context_overflow")
+
+
+def _smaller(
+    parts: Parts, source: SummarySource, last: SummaryRequest, window_tokens: int, gap: OverflowGap | None, shrinks: int
+) -> SummaryRequest | None:
+    """A request that is clearly smaller than the last one; None when there is none left to try."""
+    if shrinks >= len(FRACTIONS):
+        return None
+    limit = min(int(window_tokens * FRACTIONS[shrinks]), last.tokens * 3 // 4)
+    if gap is not None:
+        # The provider's count of our request calibrates our own estimate of it.
+        scale = min(last.tokens / gap.requested_tokens, 1.5) if gap.requested_tokens else 1.0
+        stated = int(gap.limit_tokens * scale * _GAP_MARGIN)
+        limit = min(stated, last.tokens * 9 // 10) if stated > 0 else limit
+    request = transcript_request(source, limit_tokens=limit, estimate=parts.estimate)
+    return request if request is not None and request.tokens < last.tokens else None
+
+
+def _wait_seconds(parts: Parts, exc: BaseException, retries: int) -> float:
+    wait: float = _FIRST_WAIT_SECONDS * 2**retries
+    asked = retry_after_seconds(exc)
+    if asked is None:
+        return wait
+    limit = parts.config.timeout_seconds
+    return max(wait, min(asked, limit) if limit else asked)
+
+
+def memo_key(parts: Parts, source: SummarySource) -> str:
+    """Digest of all that a summary depends on: the same work is not paid for twice."""
+    digest = hashlib.sha256()
+    head = (PROMPT_VERSION, parts.model_key, source.earlier, source.earlier_facts, source.focus, source.summary_tokens, parts.config.require_snapshot)
+    digest.update(repr(head).encode("utf-8", "replace"))
+    for group in ((source.request,) if source.request is not None else (), *source.groups):
+        digest.update(b"\x00group")
+        for message in group:
+            digest.update(message_digest(message))
+    return digest.hexdigest()
+
+
+def message_digest(message: BaseMessage) -> bytes:
+    """Digest of what a message says; ids and metadata of the message itself do not count."""
+    calls = (getattr(message, "tool_calls", None), getattr(message, "invalid_tool_calls", None))
+    said = (message.type, message.name, message.content, calls, getattr(message, "tool_call_id", None), getattr(message, "status", None))
+    return hashlib.sha256(repr(said).encode("utf-8", "replace")).digest()
+
+
+def add_usage(total: dict[str, Any] | None, reply: object) -> dict[str, Any] | None:
+    """Sum of the usage reported so far; cached tokens included."""
+    usage = getattr(reply, "usage_metadata", None)
+    return _sum(total or {}, usage) if isinstance(usage, Mapping) else total
+
+
+def _sum(total: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    out = dict(total)
+    for key, value in more.items():
+        if isinstance(value, Mapping):
+            out[key] = _sum(out.get(key) or {}, value)
+        elif isinstance(value, int) and not isinstance(value, bool):
+            out[key] = out.get(key, 0) + value
+    return out
+
+
+def last_kind(attempts: tuple[Attempt, ...]) -> ErrorKind | None:
+    """The error kind of the last attempt that failed."""
+    kinds = [attempt.kind for attempt in attempts if attempt.kind not in ("ok", "rejected")]
+    return kinds[-1] if kinds else None  # type: ignore[return-value]

@@ -1,0 +1,171 @@
+"""From a summary to the messages that stand in for the target: recovered context, ledger, frame, ids, within the budget."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from langchain_core.messages import BaseMessage
+
+from langgraph_roundcompact._compose import Texts, checkpoint_texts
+from langgraph_roundcompact._content import text_of
+from langgraph_roundcompact._effects import Count, Flow
+from langgraph_roundcompact._ledger import facts_from_data, facts_to_data
+from langgraph_roundcompact._memory_block import BlockData, EarlierBlock, checkpoint_messages, frame, read_block, recovered_message
+from langgraph_roundcompact._parts import Job, Parts
+from langgraph_roundcompact._spans import Cut
+from langgraph_roundcompact._trigger import Sizes
+from langgraph_roundcompact.events import Audit
+from langgraph_roundcompact.reinject import ReinjectContext, recovered_sections, render_recovered
+
+FIT_TRIES = 5
+"""How often the texts are written anew to meet the budget by the counter in force."""
+
+_NARRATIVE_CARRY_CHARS = 4000
+"""Of an earlier narrative, what a rules-only pass carries on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """One round as the steps after the decision see it."""
+
+    job: Job
+    parts: Parts
+    cut: Cut
+    sizes: Sizes
+    budget: int
+    """The most that checkpoint and recovered context may take, in tokens of the counter in force."""
+    earlier: EarlierBlock | None
+
+    @property
+    def request(self) -> BaseMessage | None:
+        """The user's request; None in a history without one."""
+        messages, start = self.job.messages, self.cut.round_start
+        return messages[start - 1] if start and self.parts.is_real_user(messages[start - 1]) else None
+
+    @property
+    def request_text(self) -> str:
+        """Text of the request, redacted."""
+        return self.parts.redact(text_of(self.request)) if self.request is not None else ""
+
+    @property
+    def replaced(self) -> list[BaseMessage]:
+        """The messages that go."""
+        return [self.job.messages[i] for i in self.cut.target]
+
+    @property
+    def work(self) -> list[list[BaseMessage]]:
+        """The new work, in groups."""
+        return [[self.job.messages[i] for i in group] for group in self.cut.groups]
+
+    @property
+    def kept(self) -> list[BaseMessage]:
+        """Messages of the round that stay visible."""
+        gone = set(self.cut.target)
+        return [message for i, message in enumerate(self.job.messages) if i >= self.cut.round_start and i not in gone]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """The messages that would replace the target."""
+
+    new: tuple[BaseMessage, ...]
+    tokens: int
+    audit: Audit
+    texts: Texts
+    archive_id: str | None
+    """The pointer in the block; None: no pointer."""
+    recovered: str
+
+
+def start_round(job: Job, parts: Parts, cut: Cut, sizes: Sizes, budget: int) -> Round:
+    """Bundle a round, with its earlier checkpoint read back."""
+    return Round(job=job, parts=parts, cut=cut, sizes=sizes, budget=budget, earlier=read_block([job.messages[i] for i in cut.own]))
+
+
+def recover(round_: Round) -> str:
+    """The recovered context, from the state as it is now."""
+    parts, limit = round_.parts, round_.parts.config.reinject_max_tokens
+    most = min(limit, round_.budget * 2 // 3) if limit is not None else round_.budget // 3
+    context = ReinjectContext(
+        state=round_.job.state,
+        target=tuple(message for group in round_.work for message in group),
+        kept=tuple(round_.kept),
+        store_items=round_.job.store_items,
+        budget_tokens=most,
+        estimate=parts.estimate,
+        redact=parts.redact,
+    )
+    return render_recovered(recovered_sections(context, parts.reinjectors, parts.config.reinject, most))
+
+
+def write_draft(round_: Round, summary: str | None, recovered: str, archive_id: str | None) -> Flow[Draft]:
+    """The best draft within the budget, by the counter in force; the smallest one when none fits.
+
+    The texts are written with the quick estimate, whose idea of a token may differ from the counter's, so the budget given to them is
+    corrected by what the result really weighs.
+    """
+    empty = yield Count(_messages(round_, _write(round_, "", recovered, 0), recovered, archive_id))
+    room = max(round_.budget - empty, 1)
+    allowed, best = room, None
+    for _ in range(FIT_TRIES):
+        texts = _write(round_, summary, recovered, allowed)
+        new = _messages(round_, texts, recovered, archive_id)
+        draft = Draft(new=tuple(new), tokens=(yield Count(new)), audit=texts.audit, texts=texts, archive_id=archive_id, recovered=recovered)
+        best = draft if best is None or _better(draft, best, round_.budget) else best
+        used = max(draft.tokens - empty, 1)
+        if draft.tokens <= round_.budget and (not texts.dropped or used >= room * 0.97):
+            break
+        allowed = max(int(allowed * min(room / used, 2.0) * (1.0 if used < room else 0.98)), 1)
+    assert best is not None
+    return best
+
+
+def _better(draft: Draft, best: Draft, budget: int) -> bool:
+    """Within the budget the fuller one wins, over it the smaller one."""
+    if (draft.tokens <= budget) != (best.tokens <= budget):
+        return draft.tokens <= budget
+    return draft.tokens > best.tokens if draft.tokens <= budget else draft.tokens < best.tokens
+
+
+def _write(round_: Round, summary: str | None, recovered: str, allowed: int) -> Texts:
+    parts, earlier = round_.parts, round_.earlier
+    return checkpoint_texts(
+        [message for group in round_.work for message in group],
+        request=round_.request_text,
+        earlier_facts=facts_from_data(earlier.data.ledger) if earlier else (),
+        summary=summary,
+        state_text=recovered,
+        later="\n".join(text_of(message)[:_NARRATIVE_CARRY_CHARS] for message in round_.kept),
+        budget_tokens=allowed,
+        ledger_max_tokens=parts.config.ledger_max_tokens,
+        summary_max_tokens=parts.config.summary_max_tokens,
+        estimate=parts.estimate,
+        redact=parts.redact,
+    )
+
+
+def _messages(round_: Round, texts: Texts, recovered: str, archive_id: str | None) -> list[BaseMessage]:
+    """Checkpoint and recovered context under the ids of what they replace; no id is ever new."""
+    ids = [message.id for message in round_.replaced]
+    role = round_.parts.config.checkpoint_role if len(ids) > 1 else "user"
+    # With one id, or a pair that uses both, the recovered context has no message of its own.
+    inside = recovered if len(ids) < 2 or role == "tool" else ""
+    pointers = tuple(dict.fromkeys((*(round_.earlier.data.archive_ids if round_.earlier else ()), *((archive_id,) if archive_id else ()))))
+    text = frame(texts.summary, texts.ledger, pointers, inside)
+    new = checkpoint_messages(text, _data(round_, texts, pointers), role=role, ids=ids)
+    return [*new, recovered_message(recovered, ids[1])] if recovered and not inside else new
+
+
+def _data(round_: Round, texts: Texts, pointers: Sequence[str]) -> BlockData:
+    messages, target = round_.job.messages, round_.cut.target
+    gone = set(target)
+    behind = [message for i, message in enumerate(messages) if i > target[0] and i not in gone]
+    old = round_.earlier.data.replaced_ids if round_.earlier else ()
+    return BlockData(
+        replaced_ids=tuple(dict.fromkeys((*old, *(message.id for message in round_.replaced if message.id)))),
+        last_kept_id=behind[-1].id if behind else None,
+        kept_messages=len(behind),
+        archive_ids=tuple(pointers),
+        ledger=facts_to_data(texts.kept),
+    )

@@ -1,0 +1,103 @@
+"""What the engine may ask for: a closed set of frozen records. The engine yields one, a driver answers it.
+
+Precedents: httpx `Auth.auth_flow`, psycopg `generators.py`. A failure is thrown back in at the line that asked, so retry, splitting and the
+benefit check are ordinary Python, written once for both colours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, TypeVar
+
+from langchain_core.messages import BaseMessage
+
+from langgraph_roundcompact.events import CompactionEvent
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """How many tokens do these messages hold? Answer: int. A user's counter may block."""
+
+    messages: Sequence[BaseMessage]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasureWindow:
+    """How full is the window? Answer: `WindowCount`. `exact`: without the shortcuts of the check at every step."""
+
+    messages: Sequence[BaseMessage]
+    round_start: int
+    stale_before: int
+    system_message: BaseMessage | str | None
+    tools: Sequence[Any] | None
+    exact: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Offload:
+    """From here on the work between effects is heavy: an event loop should not wait for it. Answer: None."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallModel:
+    """Ask the summariser. Answer: what the model returned."""
+
+    messages: Sequence[BaseMessage]
+    timeout_seconds: float
+    keep_tools: bool = False
+    """Whether the request is the agent's own and needs the agent's tools bound."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sleep:
+    """Wait before the next try; the driver adds jitter. Answer: None."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Memo:
+    """Read (`value` is None) or write a bounded table. Answer: the value of the first key that is known, or None."""
+
+    table: Literal["summaries", "failures", "stand_ins"]
+    keys: tuple[str, ...]
+    value: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadStore:
+    """An item of the graph's store. Answer: its value, or None."""
+
+    namespace: tuple[str, ...]
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class WriteArchive:
+    """Write the replaced originals. Answer: None; anything but success raises."""
+
+    key: str
+    record: dict[str, Any]
+    thread_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Emit:
+    """Tell observers and the `custom` stream. Answer: None."""
+
+    event: CompactionEvent
+
+
+@dataclass(frozen=True, slots=True)
+class WriteDump:
+    """Write the record of a finished compaction to disk. Answer: None, also when the disk is full."""
+
+    record: dict[str, Any]
+    thread_id: str | None
+
+
+Effect: TypeAlias = Count | MeasureWindow | Offload | CallModel | Sleep | Memo | ReadStore | WriteArchive | Emit | WriteDump
+Flow: TypeAlias = Generator[Effect, Any, T]

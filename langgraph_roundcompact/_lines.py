@@ -1,0 +1,180 @@
+"""Which lines of a text tell something: sentences of the assistant, lines of results, answers of people."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+
+_SENTENCE = re.compile(r"(?<=[.!?:])\s+(?=[A-Z`\"'(\[*])|(?<=[。！？；])")
+_FILLER = re.compile(
+    r"^(?:now,? |first,? |next,? |then,? |okay,? |ok,? |great!? |good[,.!]? |perfect!? )*(?:let me|let's|i'll|i will|i need to|now i|i'm going to|让我|接下来|现在)\b", re.IGNORECASE
+)
+_CUE = re.compile(
+    r"\b(?:because|cause[sd]?|found|confirm(?:s|ed)?|issue|problem|bug|need(?:s)? to|must|should|decid\w*|instead|not|never|cannot|fail(?:s|ed|ing)?|pass(?:es|ed)?|works?|correct|"
+    r"complete|done|fixed|root|only|already|means|however|but|default|called|defined|located|created|explains?|so)\b|n't\b|因为|所以|发现|需要|必须|问题|决定|不能|完成|应该",
+    re.IGNORECASE,
+)
+_ERROR = re.compile(
+    r"\b(?:errors?|exception|traceback|failed|failure|fatal|panic|cannot|can't|could not|unable to|not found|no such|denied|invalid|undefined|"
+    r"unexpected|unrecognized|unknown|missing|timed? ?out|refused|rejected|warning|does not exist|malformed|unused)\b|\bE\d{3,}\b|\w(?:Error|Exception|Warning)\b|"
+    r"^FAIL|^--- FAIL|[✗✘]|错误|失败|异常|无法|不存在|拒绝",
+    re.IGNORECASE,
+)
+_HARD_ERROR = re.compile(r"^\S{0,160}(?:error|exception|failed|fatal|panic|FAIL)\S{0,3}[:\s]|^\S{1,150}:\d+(?::\d+)?:? \w|^E\s", re.IGNORECASE)
+_COUNT = re.compile(
+    r"\b\d[\d,.]*\s*(?:passed|failed|errors?|issues?|warnings?|tests?|files?|lines?|bytes|rows|results?|matches|items|seconds|ms|%|characters)\b|exit code:? ?-?\d+", re.IGNORECASE
+)
+_DEFINITION = re.compile(r"\b(?:func|def|class|type|interface|struct|fn|function|enum|trait|const|export|module|impl)\s+[\w(*]")
+_PLACE_LINE = re.compile(r"^\S{1,200}?[:\-]?\d+[:\-]")
+_NUMBERED = re.compile(r"\s*(\d{1,7})(?:\s?[→|:\t\-]|\s)")
+_CODE_END = re.compile(r"[{}();,:\[\]\\>]\s*$|^\s*(?://|#|\*|--|import |from |return )")
+_DIGIT = re.compile(r"\d")
+_MASK = re.compile(r"\d+|/\S+")
+_CLAUSE = re.compile(r"[,;:，；、] ?|(?<= )[-–—] ")
+_WORD = re.compile(r"\w{3,}")
+_WIDE = re.compile(r"[\u2e80-\u9fff]")
+_QUANTITY = re.compile(r"(?<![\w.])[$€¥£]?\d[\d,.]*(?: ?(?:%|[A-Za-z]{2,}|[年月日万亿元个家名单座倍]))")
+_MOST = 30
+"""Lines of one result."""
+_LINE = 220
+"""Characters of a line."""
+
+
+def template(line: str) -> str:
+    """The form of a line: its numbers and paths masked."""
+    return _MASK.sub("0", line)[:48]
+
+
+def sentences(text: str) -> Iterator[tuple[int, str]]:
+    """Sentences of the assistant with their points; a long one in its clauses."""
+    for line in text.splitlines():
+        for sentence in _SENTENCE.split(line):
+            for piece in _clauses(sentence.strip(" \t*-#>|")):
+                if _says(piece):
+                    yield _sentence_weight(piece), piece
+
+
+def _clauses(sentence: str) -> Iterator[str]:
+    """A sentence cut at its commas into pieces of about a hundred characters."""
+    while len(sentence) > 150:
+        cut = _CLAUSE.search(sentence, 60, 150)
+        if cut is None:
+            end = sentence.find(" ", 120)
+            if end < 0 or end > 200:
+                break
+        else:
+            end = cut.end()
+        yield sentence[:end].strip()
+        sentence = sentence[end:].strip()
+    yield sentence
+
+
+def _says(piece: str) -> bool:
+    """Whether a piece is more than a heading or a scrap of markup."""
+    return (len(piece) > 11 and len(_WORD.findall(piece)) > 1) or (_WIDE.search(piece) is not None and len(piece) > 5)
+
+
+def _sentence_weight(sentence: str) -> int:
+    if _FILLER.match(sentence):
+        return 1
+    cues = len({match.group().lower() for match in _CUE.finditer(sentence[:400])})
+    return 3 + min(cues, 3) + min(len(_WIDE.findall(sentence)) // 8, 5) - 2 * sentence.endswith(":")
+
+
+def telling_lines(text: str, *, failed: bool) -> list[tuple[str, int, str]]:
+    """The lines of a result that tell something: `(kind, points, line)`, in reading order."""
+    lines, prose = _lines_of(text)
+    code = not prose and _is_code(lines)
+    scored = []
+    for index, line in enumerate(lines):
+        weight, kind = _line_weight(line, index, len(lines), code=code, failed=failed)
+        if weight > 0:
+            scored.append((-weight, index, kind, line.strip()[:_LINE]))
+    best = sorted(scored)[:_MOST]
+    return [(kind, -weight, line) for weight, _, kind, line in sorted(best, key=lambda entry: entry[1])]
+
+
+def _line_weight(line: str, index: int, count: int, *, code: bool, failed: bool) -> tuple[int, str]:
+    head = line.strip()[:300]
+    short = count <= 4
+    edge = 1 if index == 0 else 2 if index == count - 1 else 0
+    error = _HARD_ERROR.search(head) if code else _ERROR.search(head)
+    weight = edge + (4 if short else 0)
+    if error:
+        weight += 3 + (2 if failed else 0)
+    kind = "error" if error else "result"
+    if code:
+        return (weight if short or error else int(_DEFINITION.search(head) is not None)), kind
+    if _COUNT.search(head):
+        weight += 3
+    if _PLACE_LINE.match(head):
+        weight += 1 + (count < 40)
+        if _DEFINITION.search(head):
+            weight += 1
+    else:
+        weight += min(len(_QUANTITY.findall(head)), 3)
+    if not _says(head) and not _DIGIT.search(head):
+        return 0, kind
+    return weight, kind
+
+
+def _lines_of(text: str) -> tuple[list[str], bool]:
+    """Lines of a result, paragraphs cut into sentences; and whether they are prose."""
+    lines = (_json_lines(text) if text[:1] in "[{" else []) or text.splitlines()
+    lines = [line for line in lines if len(line.strip()) > 1]
+    long = sum(len(line) > 160 for line in lines[:400])
+    if long * 4 < min(len(lines), 400):
+        return lines, False
+    return [piece for line in lines for sentence in _SENTENCE.split(line) for piece in _clauses(sentence.strip())], True
+
+
+def _json_lines(text: str) -> list[str]:
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError):
+        return []
+    out: list[str] = []
+    _walk(data, "", out, 0)
+    return out
+
+
+def _walk(value: object, key: str, out: list[str], depth: int) -> None:
+    if depth > 8 or len(out) > 5000:
+        return
+    if isinstance(value, dict):
+        for name, item in value.items():
+            _walk(item, str(name), out, depth + 1)
+    elif isinstance(value, list):
+        for item in value:
+            _walk(item, key, out, depth + 1)
+    elif isinstance(value, str):
+        for line in value.splitlines():
+            if len(line.strip()) > 1:
+                out.append(line)
+    elif value is not None:
+        out.append(f"{key}: {value}")
+
+
+def _is_code(lines: list[str]) -> bool:
+    """Whether most lines are source code, numbered or not: there the word `error` is a name."""
+    some = lines[:400]
+    numbers = [int(match.group(1)) if (match := _NUMBERED.match(line[:40])) else -1 for line in some]
+    if len(some) > 3 and sum(after == before + 1 for before, after in zip(numbers, numbers[1:], strict=False) if before >= 0) > len(some) * 0.6:
+        return True
+    if len(some) < 6 or sum(number >= 0 for number in numbers) > len(some) * 0.5 or sum(bool(_PLACE_LINE.match(line[:220])) for line in some) > len(some) * 0.5:
+        return False
+    return sum(1 for line in some if _CODE_END.search(line[-200:])) > len(some) * 0.5
+
+
+def answers(text: str) -> Iterator[str]:
+    """What a person answered, piece by piece."""
+    pairs = re.findall(r'"([^"]{1,400})"\s*[=:]\s*"([^"]{1,2000})"', text[:20_000])
+    if pairs:
+        for question, answer in pairs:
+            if len(answer) < 50:
+                yield f"{question} = {answer}"
+            else:
+                yield from (sentence for _, sentence in sentences(answer))
+        return
+    yield from [sentence for _, sentence in sentences(text[:4000])][:20]

@@ -1,0 +1,203 @@
+"""Merging writes into a message list so that checkpoints hold: what one stands for does not come back, whoever writes it, in whatever order.
+
+The rules are functions of the list alone, and a write is the smallest unit. Nothing is remembered between writes but the messages themselves,
+so a channel may replay writes in any batches and come to the same list; `MessageList` only saves the indexing when there are many.
+
+A checkpoint lists the ids it stands for, earlier checkpoints' included. That makes "newer" a matter of sets, not of arrival:
+
+    lists more than the one in state      it supersedes it
+    lists less                            it is late, and is ignored
+    lists the same                        two branches did the same work; the smaller block stays, whichever came first
+    each lists what the other does not    two branches went on alone; both blocks stay, or work would be lost
+
+The `RemoveMessage`s beside a checkpoint repeat its list and are skipped: when the checkpoint is refused they would remove what no block covers,
+or the other branch's block, which carries the same id.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from langchain_core.messages import BaseMessage, RemoveMessage
+
+from langgraph_roundcompact._memory_block import mark_of, replaced_ids
+
+REMOVE_ALL = "__remove_all__"
+"""Id of the `RemoveMessage` that empties a list: LangGraph's `REMOVE_ALL_MESSAGES`, written out because this module does not import langgraph."""
+
+
+class MessageList:
+    """A message list under change. Given messages are never changed; ids are set on copies."""
+
+    def __init__(self, messages: Iterable[BaseMessage], first_id: Callable[[], str]) -> None:
+        """Start from a list.
+
+        Args:
+            messages: The list in state.
+            first_id: What ids are derived from where no message stands before the one without id.
+        """
+        self._first_id = first_id
+        self._clear()
+        for message in messages:
+            self._put(message, len(self._slots))
+
+    def messages(self) -> list[BaseMessage]:
+        """The list now."""
+        return [message for message in self._slots if message is not None]
+
+    def write(self, messages: Sequence[BaseMessage]) -> None:
+        """Apply one write whole: replace by id, append, remove, and what checkpoints ask for."""
+        start = next((k + 1 for k in range(len(messages) - 1, -1, -1) if _removes_all(messages[k])), 0)
+        if start:
+            self._clear()
+        messages = messages[start:]
+        self._begin()
+        listed = frozenset().union(*map(replaced_ids, messages)) - {message.id for message in messages}
+        for message in messages:
+            if isinstance(message, RemoveMessage):
+                if message.id not in listed:
+                    self._drop(message.id or "")
+            elif ids := replaced_ids(message):
+                self._checkpoint(message, ids | {message.id} if message.id else ids)
+            elif mark_of(message) is not None:
+                self._companion(message)
+            elif not self._is_replaced(message.id):
+                self._put(message, self._place_of(message.id))
+
+    def _clear(self) -> None:
+        self._slots: list[BaseMessage | None] = []
+        self._index: dict[str, int] = {}
+        self._doubled = False
+        # The ids that each checkpoint in the list stands for, by the checkpoint's own id.
+        self._blocks: dict[str, frozenset[str]] = {}
+        self._begin()
+
+    def _begin(self) -> None:
+        # Of the write in hand: where messages stood that it took out, and ids of which it may bring no message.
+        self._places: dict[str, int] = {}
+        self._refused: set[str] = set()
+
+    def _is_replaced(self, message_id: str | None) -> bool:
+        return message_id is not None and any(message_id in ids for ids in self._blocks.values())
+
+    def _place_of(self, message_id: str | None) -> int:
+        """Where a message of this id stands, or stood when this write began; the end for a new one."""
+        if not message_id:
+            return len(self._slots)
+        place = self._index.get(message_id)
+        return self._places.get(message_id, len(self._slots)) if place is None else place
+
+    def _put(self, message: BaseMessage, place: int) -> str:
+        if not message.id:
+            message = message.model_copy(update={"id": self._new_id(message)})
+        key = message.id or ""
+        if place == len(self._slots):
+            self._doubled |= key in self._index
+            self._slots.append(message)
+        else:
+            self._slots[place] = message
+        self._index[key] = place
+        if ids := replaced_ids(message):
+            self._blocks[key] = ids | {key}
+        else:
+            self._blocks.pop(key, None)
+        return key
+
+    def _drop(self, message_id: str) -> None:
+        place = self._index.pop(message_id, None)
+        if place is None:
+            return
+        self._blocks.pop(message_id, None)
+        self._places[message_id] = place
+        self._slots[place] = None
+        if self._doubled:
+            self._slots = [None if message is not None and message.id == message_id else message for message in self._slots]
+
+    def _checkpoint(self, message: BaseMessage, ids: frozenset[str]) -> None:
+        rank = _rank(message)
+        same = [_rank(standing) for key, other in self._blocks.items() if other == ids and (standing := self._slots[self._index[key]])]
+        if rank in same:
+            # The very same block again is no reason to refuse the recovered context that comes with it.
+            return
+        if any(ids < other for other in self._blocks.values()) or any(standing < rank for standing in same):
+            self._refused |= ids
+            return
+        self._accept(message, ids)
+
+    def _accept(self, message: BaseMessage, ids: frozenset[str]) -> None:
+        """Let a checkpoint take the place of everything it lists, and leave alone what belongs to a block that lists more."""
+        rivals = frozenset().union(*(other for other in self._blocks.values() if other & ids and not other <= ids))
+        self._refused |= ids & rivals
+        covered = [key for key in ids if key in self._index and not (key in rivals and self._is_ours(key))]
+        for key in covered:
+            self._drop(key)
+        places = [self._places[key] for key in ids if key in self._places]
+        place = self._places.get(message.id or "", min(places, default=len(self._slots)))
+        if message.id in self._index:
+            message = message.model_copy(update={"id": min(ids - rivals, default=None)})
+        self._put(message, place)
+
+    def _companion(self, message: BaseMessage) -> None:
+        """Recovered context, or the result half of a checkpoint: it belongs behind its checkpoint, and shares its fate."""
+        if message.id in self._refused:
+            return
+        place = self._place_of(message.id)
+        owners = [self._index[key] for key, ids in self._blocks.items() if message.id in ids]
+        if owners and place == len(self._slots):
+            place = min(owners) + 1
+            self._make_room(place)
+        self._put(message, place)
+
+    def _is_ours(self, key: str) -> bool:
+        message = self._slots[self._index[key]]
+        return message is not None and mark_of(message) is not None
+
+    def _make_room(self, place: int) -> None:
+        if place == len(self._slots):
+            return
+        self._slots.insert(place, None)
+        for table in (self._index, self._places):
+            for key, at in table.items():
+                if at >= place:
+                    table[key] = at + 1
+
+    def _new_id(self, message: BaseMessage) -> str:
+        """An id derived from the message and the one before it, so that the same write on the same list gives the same ids.
+
+        LangGraph applies a write once for the edges that follow and once for good. Random ids would differ between the two, and a message
+        sent on from an edge would come back as a stranger. An id that a checkpoint lists is never made again.
+        """
+        before = next((item.id for item in reversed(self._slots) if item is not None), None) or self._first_id()
+        content = f"{before}\n{type(message).__name__}\n{message!r}".encode("utf-8", "surrogatepass")
+        number = 0
+        while True:
+            key = str(uuid.UUID(bytes=hashlib.sha256(b"%d\n" % number + content).digest()[:16], version=5))
+            if key not in self._index and not self._is_replaced(key):
+                return key
+            number += 1
+
+
+def stands_for(messages: Iterable[BaseMessage]) -> frozenset[str]:
+    """All ids that the checkpoints among `messages` list, without the ids that messages of the list have."""
+    messages = list(messages)
+    listed = frozenset().union(*map(replaced_ids, messages))
+    return listed - {message.id for message in messages} if listed else listed
+
+
+def id_of(item: Any) -> str | None:
+    """The id of a message or of a mapping that will become one."""
+    found = item.get("id") if isinstance(item, Mapping) else getattr(item, "id", None)
+    return found if isinstance(found, str) else None
+
+
+def _removes_all(message: BaseMessage) -> bool:
+    return isinstance(message, RemoveMessage) and message.id == REMOVE_ALL
+
+
+def _rank(message: BaseMessage) -> tuple[int, str]:
+    """Smaller blocks first, then by content: an order that does not depend on who came first."""
+    content = repr(message.content)
+    return len(content), content

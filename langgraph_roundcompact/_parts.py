@@ -1,0 +1,65 @@
+"""What one step of the engine works with: the parts a compactor was built from, and the job at hand. Plain frozen records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from langchain_core.messages import BaseMessage
+
+from langgraph_roundcompact._session_memory import SessionMemory
+from langgraph_roundcompact._spans import IsPending, IsRealUser
+from langgraph_roundcompact._window import Limits
+from langgraph_roundcompact.config import RoundCompactConfig
+from langgraph_roundcompact.reinject import ReinjectBuilder
+from langgraph_roundcompact.tiers import Tier
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """Everything that stays the same from step to step."""
+
+    config: RoundCompactConfig
+    estimate: Callable[[str], int]
+    """Tokens of a text, quickly."""
+    tiers: tuple[Tier, ...]
+    reinjectors: Mapping[str, ReinjectBuilder]
+    is_real_user: IsRealUser
+    is_pending: IsPending
+    redact: Callable[[str], str]
+    model_key: str | None
+    """Tells summarisers apart in the memo; None: there is no model."""
+    session_memory: SessionMemory | None = None
+    """Where the application keeps notes of the round."""
+    has_archive: bool = False
+    passes: tuple[type[BaseException], ...] = ()
+    """Exceptions that are the host's control flow and pass through untouched."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One check of one window."""
+
+    messages: Sequence[BaseMessage]
+    limits: Limits
+    summariser_window: int
+    """Capacity of the summariser, in tokens."""
+    state: object = None
+    system_message: BaseMessage | str | None = None
+    tools: Sequence[Any] | None = None
+    focus: str | None = None
+    force: bool = False
+    thread_id: str | None = None
+    idle_seconds: float | None = None
+    by_id: bool = True
+    """The channel removes by id."""
+    writes_state: bool = True
+    """False: the door returns a list and leaves the state alone, so a finished checkpoint must be found again at each step."""
+    last_resort: bool = False
+    """The agent's own model overflowed: without a summary rules make the checkpoint."""
+    origin: Any = None
+    """Set by `_standing`: where the messages come from when a stand-in is among them."""
+    native_compaction: bool = False
+    """The model compacts by itself."""
+    store_items: Mapping[str, Any] = field(default_factory=dict)

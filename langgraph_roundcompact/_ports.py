@@ -1,0 +1,266 @@
+"""What the drivers reach: the counter, the summariser, the tables, the archive, the observers. The only part that knows time and threads.
+
+Each effect has one line per colour; what needs no waiting is answered by `_local` for both. The tables end in `assert_never`, so that a new
+effect is a type error until both colours answer it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, assert_never, runtime_checkable
+
+from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables.config import ensure_config
+
+from langgraph_roundcompact._effects import (
+    CallModel,
+    Count,
+    Effect,
+    Emit,
+    MeasureWindow,
+    Memo,
+    Offload,
+    ReadStore,
+    Sleep,
+    WriteArchive,
+    WriteDump,
+)
+from langgraph_roundcompact._memo import BoundedTable
+from langgraph_roundcompact._memory_block import SOURCE
+from langgraph_roundcompact._meter import Meter, WindowCount
+from langgraph_roundcompact.events import CompactionEvent
+
+log = logging.getLogger("langgraph_roundcompact")
+
+NOSTREAM = "nostream"
+"""LangGraph's tag for calls whose tokens stay out of `stream_mode="messages"`."""
+
+JITTER = 0.25
+"""Largest share added to a wait, so that many threads do not come back at once."""
+
+SUMMARY_TABLE_SIZE, FAILURE_TABLE_SIZE, STANDING_TABLE_SIZE = 256, 4096, 1024
+
+
+@runtime_checkable
+class Archive(Protocol):
+    """Where replaced originals go. A record is plain data; keys come from content, so a second write of a key writes the same."""
+
+    def put(self, key: str, record: Mapping[str, Any], *, thread_id: str | None = None) -> None:
+        """Write an entry whole, or raise."""
+
+    async def aput(self, key: str, record: Mapping[str, Any], *, thread_id: str | None = None) -> None:
+        """Same as `put`, awaited."""
+
+    def get(self, key: str, *, thread_id: str | None = None) -> dict[str, Any] | None:
+        """Read an entry back; None when there is none."""
+
+    async def aget(self, key: str, *, thread_id: str | None = None) -> dict[str, Any] | None:
+        """Same as `get`, awaited."""
+
+    def search(self, query: str, *, thread_id: str | None = None, limit: int = 3) -> list[dict[str, Any]]:
+        """Passages of the thread's entries nearest to the query, best first."""
+
+    async def asearch(self, query: str, *, thread_id: str | None = None, limit: int = 3) -> list[dict[str, Any]]:
+        """Same as `search`, awaited."""
+
+    def delete(self, *, thread_id: str | None = None) -> None:
+        """Delete all entries of a thread."""
+
+    async def adelete(self, *, thread_id: str | None = None) -> None:
+        """Same as `delete`, awaited."""
+
+
+class CompactorPorts:
+    """Answers the engine's effects in both colours. Shared by all runs of a compactor; holds no run's data beyond the bounded tables."""
+
+    def __init__(
+        self,
+        *,
+        meter: Meter,
+        model: Runnable[Any, Any] | None,
+        archive: Archive | None,
+        write_dump: Callable[[Mapping[str, Any], str | None], None] | None,
+        on_event: Callable[[CompactionEvent], None] | None,
+    ) -> None:
+        self.meter = meter
+        self._model = model
+        self._archive = archive
+        self._write_dump = write_dump
+        self._on_event = on_event
+        self._tables = {
+            "summaries": BoundedTable(SUMMARY_TABLE_SIZE),
+            "failures": BoundedTable(FAILURE_TABLE_SIZE),
+            "stand_ins": BoundedTable(STANDING_TABLE_SIZE),
+        }
+
+    def perform(self, effect: Effect) -> Any:
+        """Answer one effect."""
+        match effect:
+            case Count() | MeasureWindow():
+                return self._measure(effect)
+            case CallModel():
+                return self._call(effect)
+            case Sleep():
+                return time.sleep(_jittered(effect))
+            case ReadStore():
+                return _store_value((store := _store()) and store.get(effect.namespace, effect.key))
+            case WriteArchive():
+                return self._archive and _accepted(self._archive.put(effect.key, effect.record, thread_id=effect.thread_id))
+            case WriteDump():
+                return self._dump(effect)
+            case Memo() | Emit() | Offload():
+                return self._local(effect)
+            case _:
+                assert_never(effect)
+
+    async def aperform(self, effect: Effect) -> Any:
+        """Same as `perform`, awaited: what may block runs in a thread."""
+        match effect:
+            case Count() | MeasureWindow():
+                return await self._ameasure(effect)
+            case CallModel():
+                return await self._acall(effect)
+            case Sleep():
+                return await asyncio.sleep(_jittered(effect))
+            case ReadStore():
+                return _store_value((store := _store()) and await store.aget(effect.namespace, effect.key))
+            case WriteArchive():
+                return self._archive and _accepted(await self._archive.aput(effect.key, effect.record, thread_id=effect.thread_id))
+            case WriteDump():
+                return await asyncio.to_thread(self._dump, effect)
+            case Memo() | Emit() | Offload():
+                return self._local(effect)
+            case _:
+                assert_never(effect)
+
+    def _measure(self, effect: Count | MeasureWindow) -> int | WindowCount:
+        if isinstance(effect, Count):
+            return self.meter.count(effect.messages)
+        return self.meter.window(
+            effect.messages,
+            round_start=effect.round_start,
+            stale_before=effect.stale_before,
+            system_message=effect.system_message,
+            tools=effect.tools,
+            exact=effect.exact,
+        )
+
+    async def _ameasure(self, effect: Count | MeasureWindow) -> int | WindowCount:
+        # Our own counter is quick; a user's may call a tokenizer service.
+        return await asyncio.to_thread(self._measure, effect) if self.meter.custom else self._measure(effect)
+
+    def _call(self, effect: CallModel) -> Any:
+        """The summariser's answer. A late one, after the time limit, is ignored: a thread cannot be stopped."""
+        model = self._summariser(effect)
+        if not effect.timeout_seconds:
+            return model.invoke(list(effect.messages), _call_config())
+        box: list[Any] = []
+        context = contextvars.copy_context()
+
+        def work() -> None:
+            try:
+                box.append((True, model.invoke(list(effect.messages), _call_config())))
+            except BaseException as exc:  # noqa: BLE001 - carried to the waiting thread
+                box.append((False, exc))
+
+        thread = threading.Thread(target=context.run, args=(work,), name="roundcompact-summary", daemon=True)
+        thread.start()
+        thread.join(effect.timeout_seconds)
+        if not box:
+            msg = f"no summary within {effect.timeout_seconds} seconds"
+            raise TimeoutError(msg)
+        answered, value = box[0]
+        if answered:
+            return value
+        raise value
+
+    async def _acall(self, effect: CallModel) -> Any:
+        model = self._summariser(effect)
+        async with asyncio.timeout(effect.timeout_seconds or None):
+            return await model.ainvoke(list(effect.messages), _call_config())
+
+    def _summariser(self, effect: CallModel) -> Runnable[Any, Any]:
+        if self._model is None:
+            msg = "there is no summariser"
+            raise RuntimeError(msg)
+        return _with_timeout(self._model, effect.timeout_seconds)
+
+    def _local(self, effect: Memo | Emit | Offload) -> Any:
+        if isinstance(effect, Emit):
+            return self._tell(effect.event)
+        if isinstance(effect, Memo):
+            table = self._tables[effect.table]
+            return table.get(*effect.keys) if effect.value is None else table.put(effect.keys[0], effect.value)
+        return None
+
+    def _tell(self, event: CompactionEvent) -> None:
+        """Observers never reach into the run: what they raise is logged."""
+        if self._on_event is not None:
+            try:
+                self._on_event(event)
+            except Exception:
+                log.exception("on_event failed")
+        writer = _stream_writer()
+        if writer is not None:
+            writer(event.as_dict())
+
+    def _dump(self, effect: WriteDump) -> None:
+        if self._write_dump is not None:
+            self._write_dump(effect.record, effect.thread_id)
+
+
+def current_thread_id() -> str | None:
+    """The thread of the run around us, where there is one."""
+    thread_id = ensure_config().get("configurable", {}).get("thread_id")
+    return None if thread_id is None else str(thread_id)
+
+
+def _call_config() -> RunnableConfig:
+    """Inherits callbacks and tracing from the run around us; the tag keeps the tokens out of the user's stream."""
+    return {"run_name": "round_compaction_summary", "tags": [NOSTREAM], "metadata": {"lc_source": SOURCE}}
+
+
+def _with_timeout(model: Runnable[Any, Any], seconds: float) -> Runnable[Any, Any]:
+    """Hand the limit to the client where it takes one with each request, so that the connection is given up too."""
+    if seconds and any(cls.__name__ == "BaseChatOpenAI" for cls in type(model).__mro__):
+        return model.bind(timeout=seconds)
+    return model
+
+
+def _jittered(effect: Sleep) -> float:
+    return effect.seconds * (1 + random.random() * JITTER)
+
+
+def _accepted(answer: object) -> None:
+    """Some stores say in their answer what they should have raised."""
+    if isinstance(answer, Mapping) and (answer.get("error") or answer.get("ok") is False):
+        msg = "the archive answered with an error"
+        raise OSError(msg)
+
+
+def _store() -> Any:
+    try:
+        from langgraph.config import get_store  # noqa: PLC0415 - outside a graph it is never needed
+
+        return get_store()
+    except Exception:  # noqa: BLE001 - outside a graph, or a graph without a store
+        return None
+
+
+def _store_value(item: Any) -> Any:
+    return getattr(item, "value", item)
+
+
+def _stream_writer() -> Callable[[Any], None] | None:
+    try:
+        from langgraph.config import get_stream_writer  # noqa: PLC0415 - outside a graph it is never needed
+
+        return get_stream_writer()
+    except Exception:  # noqa: BLE001 - outside a graph there is no writer: that is not an error
+        return None

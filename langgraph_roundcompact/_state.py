@@ -1,0 +1,67 @@
+"""Reading any state shape: mappings, dataclasses, pydantic objects, plain objects. Never raises, never writes."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from langchain_core.messages import BaseMessage
+from pydantic import BaseModel
+
+from langgraph_roundcompact.errors import ConfigurationError
+
+_MISSING = object()
+
+
+def read_key(state: object, key: str, default: Any = None) -> Any:
+    """The value under `key`, whatever the state's shape; `default` where there is none or reading it fails."""
+    try:
+        if isinstance(state, Mapping):
+            return state.get(key, default)
+        return getattr(state, key, default)
+    except Exception:  # noqa: BLE001 - a property of the user's state may raise anything
+        return default
+
+
+def read_messages(state: object, key: str) -> Sequence[Any]:
+    """The message list of a state, or the list itself.
+
+    Raises:
+        ConfigurationError: the state has no such key; the message names it and what there is.
+    """
+    if isinstance(state, Sequence) and not isinstance(state, str | bytes):
+        return state
+    found = read_key(state, key, _MISSING)
+    if found is _MISSING:
+        msg = f"the state has no key {key!r} to read messages from (it has: {', '.join(_keys(state)) or 'none'}): set messages_key"
+        raise ConfigurationError(msg)
+    if found is None:
+        return ()
+    if isinstance(found, Sequence) and not isinstance(found, str | bytes):
+        return found
+    if isinstance(found, BaseMessage):
+        return (found,)
+    msg = f"the state's {key!r} holds a {type(found).__name__}, not a list of messages: set messages_key"
+    raise ConfigurationError(msg)
+
+
+def with_messages(state: Any, key: str, messages: list[BaseMessage]) -> Any:
+    """A copy of the state, of the same type, whose `key` is `messages`; nothing else differs."""
+    if isinstance(state, Mapping):
+        return {**state, key: messages}
+    if isinstance(state, BaseModel):
+        return state.model_copy(update={key: messages})
+    if dataclasses.is_dataclass(state) and not isinstance(state, type):
+        return dataclasses.replace(state, **{key: messages})
+    return messages
+
+
+def _keys(state: object) -> list[str]:
+    if isinstance(state, Mapping):
+        return [str(name) for name in state]
+    if isinstance(state, BaseModel):
+        return list(type(state).model_fields)
+    if dataclasses.is_dataclass(state):
+        return [field.name for field in dataclasses.fields(state)]
+    return []

@@ -1,0 +1,96 @@
+"""Which model writes summaries: resolving names, telling models apart, and what a model does to history by itself."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+from langchain_core.runnables import Runnable
+from langchain_openai import ChatOpenAI
+
+from langgraph_roundcompact._window import capacity, unwrap
+from langgraph_roundcompact.config import ModelClientConfig, RoundCompactConfig
+from langgraph_roundcompact.errors import ConfigurationError
+
+OPENAI_PROVIDERS = frozenset({"openai", "openai-compatible", "openai_compatible", "vllm", "llama.cpp", "lmstudio", "ollama-openai"})
+"""Providers whose names resolve through langchain-openai."""
+
+NO_KEY = "not-needed"
+"""Key sent to a server of one's own that asks for none: the client insists on some text."""
+
+
+def resolve_model(model: Any, config: RoundCompactConfig) -> Runnable[Any, Any] | None:
+    """The summariser: an object as it is, a name through langchain-openai, None for rules only.
+
+    Raises:
+        ConfigurationError: the object is not a runnable, or the name cannot be reached.
+    """
+    wanted = model if model is not None else config.model
+    if wanted is None:
+        return None
+    if isinstance(wanted, str):
+        return _by_name(wanted, config.model_client)
+    if isinstance(wanted, Runnable):
+        return wanted
+    msg = (
+        f"model={wanted!r:.80} cannot be used: give a chat model, any Runnable from messages to a message or text, "
+        "a name such as 'openai:gpt-5-mini', or None for rules only"
+    )
+    raise ConfigurationError(msg)
+
+
+def _by_name(name: str, client: ModelClientConfig | None) -> Runnable[Any, Any]:
+    client = client or ModelClientConfig()
+    provider, model_name = client.provider, name.strip()
+    head, colon, rest = model_name.partition(":")
+    if colon and head.lower() in OPENAI_PROVIDERS:
+        provider, model_name = head, rest
+    if provider.lower() not in OPENAI_PROVIDERS or not model_name:
+        msg = f"model={name!r} with provider {provider!r} cannot be resolved by name (known: {', '.join(sorted(OPENAI_PROVIDERS))}): pass a model object"
+        raise ConfigurationError(msg)
+    options: dict[str, Any] = {"model": model_name}
+    if client.api_base is not None:
+        options["base_url"] = client.api_base
+        options["api_key"] = client.api_key or NO_KEY
+    elif client.api_key is not None:
+        options["api_key"] = client.api_key
+    if client.timeout_seconds is not None:
+        options["timeout"] = client.timeout_seconds
+    try:
+        # Retries are ours: the client's own would multiply them.
+        return ChatOpenAI(**options, max_retries=0)
+    except Exception as exc:
+        msg = (
+            f"model={name!r} cannot be reached ({type(exc).__name__}): set OPENAI_API_KEY, or give "
+            "RoundCompactConfig(model_client=ModelClientConfig(api_base=..., api_key=...)), or pass a model object"
+        )
+        raise ConfigurationError(msg) from exc
+
+
+def model_key(model: Runnable[Any, Any]) -> str:
+    """Tells summarisers apart in the memo: the class and the name it goes by."""
+    inner = unwrap(model)
+    parts = (type(model).__qualname__, type(inner).__qualname__, getattr(inner, "model_name", None), getattr(inner, "model", None))
+    return hashlib.sha256(repr(parts).encode("utf-8", "replace")).hexdigest()[:16]
+
+
+def summariser_window(config: RoundCompactConfig, model: Any, agent_tokens: int) -> int:
+    """The summariser's window: by its own profile where it has one, else the agent's."""
+    own = capacity(config.model_copy(update={"context_window_tokens": None}), model)
+    return own.tokens if own.source == "profile" else agent_tokens
+
+
+def compacts_by_itself(model: Any, *, chain_is_cut: bool) -> bool:
+    """Whether history is the provider's: native compaction, or answers chained by response id (unless the door cuts that chain)."""
+    inner = unwrap(model)
+    if inner is None:
+        return False
+    if getattr(inner, "use_previous_response_id", None) is True and not chain_is_cut:
+        return True
+    management = getattr(inner, "context_management", None)
+    if isinstance(management, Mapping):
+        management = management.get("edits")
+    if not isinstance(management, list | tuple):
+        return False
+    return any(isinstance(edit, Mapping) and str(edit.get("type", "")).startswith("compact") for edit in management)

@@ -1,0 +1,123 @@
+"""Terms: the short exact strings that a text stands or falls with.
+
+Paths, file names, `file:line`, URLs, hashes, ids, versions, amounts, identifiers: strings that nobody can rebuild from a paraphrase. They are
+recognised by shape alone, never by a list of tools or of languages. The text is first cut into runs of the characters such strings are made
+of, in one linear pass, and each run is then judged by itself; a run of a megabyte (base64, minified code) costs one look at its length.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+Term = tuple[str, str]
+"""`(kind, text)`: the kind is `url`, `path`, `place` (file and line), `id`, `date`, `number` or `name`."""
+
+MAX_TERM = 160
+"""Characters. Longer runs are payload, not names."""
+
+_URL = re.compile(r"https?://[^\s\"'<>`\\)\]}，。；）]{3,300}")
+_RUN = re.compile(r"[#$@~./]?\w[\w./:@~+\-#$%]*")
+_ESCAPE = re.compile(r"\\[nrt](?=\w)")
+_PROPER = re.compile(r"\b[A-Z][a-z]{2,15}(?: [A-Z][A-Za-z]{1,15}){1,3}\b")
+_WIDE_NUMBER = re.compile(r"\d[\d.,:]{0,12} ?[年月日号时分秒万亿千百元块倍个家名人次单座岁吨米件家所条款项章%](?:\d{1,2}[月日号])?")
+_MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]{0,6}\.?"
+_DATE = re.compile(rf"\b{_MONTH} \d{{1,2}}(?:st|nd|rd|th)?(?:, ?\d{{4}})?\b|\b\d{{1,2}} {_MONTH} \d{{4}}\b")
+_HEX = re.compile(r"[0-9a-f]{7,64}|[0-9A-F]{7,64}|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_NUMBER = re.compile(r"[#$v]?\d[\d.,_:/\-]{0,20}(?:%|[A-Za-z]{1,4})?")
+_TELLING_NUMBER = re.compile(r"[#$v]\d.*|.*%|\d{1,3}(?:[.,:]\d+)+|\d{4,}|\d+[a-zA-Z]{2,4}|\d{4}-\d\d.*")
+_FILE = re.compile(r"[\w\-+@.]{1,80}\.[A-Za-z][A-Za-z0-9]{0,5}")
+_PLACE = re.compile(r"[^:]{1,150}\.\w{1,10}(?::\d+){1,2}")
+_CAMEL = re.compile(r"[a-z\d][A-Z]|[A-Z]{2}[a-z]")
+_WORD_IN_NAME = re.compile(r"[A-Z]?[a-z]{3,}|[A-Z]{3,}(?![a-z])")
+_EDGE = ".,:;/-+%@"
+
+
+def terms_in(text: str) -> list[Term]:
+    """Each term of a text, once, in reading order of its first occurrence."""
+    found: dict[Term, None] = {}
+    if "://" in text:
+        found.update(dict.fromkeys(("url", url.rstrip(".,;:")) for url in _URL.findall(text)))
+    if "\\" in text:
+        # In quoted source a newline is written with a letter, which is not part of the name after it.
+        text = _ESCAPE.sub(" ", text)
+    for run in dict.fromkeys(_RUN.findall(text)):
+        if len(run) <= MAX_TERM:
+            found.update(dict.fromkeys(_judge(run)))
+    found.update(dict.fromkeys(("name", words) for words in _PROPER.findall(text)))
+    found.update(dict.fromkeys(("date", date) for date in _DATE.findall(text)))
+    if not text.isascii():
+        found.update(dict.fromkeys(("number", number) for number in _WIDE_NUMBER.findall(text)))
+    return list(found)
+
+
+@lru_cache(maxsize=65_536)
+def _judge(run: str) -> tuple[Term, ...]:
+    term = run.rstrip(_EDGE)
+    if len(term) < 2 or "//" in term:
+        return ()
+    kind = kind_of(term)
+    found = [(kind, term)] if kind else []
+    # `file:12:code` and `key:value` hold terms of their own.
+    if kind in ("", "place") and ":" in term:
+        for part in term.split(":"):
+            inner = kind_of(part)
+            if inner and inner != "number":
+                found.append((inner, part))
+    return tuple(found)
+
+
+def kind_of(term: str) -> str:
+    """The kind of one run of characters; `""` for an ordinary word."""
+    if not term or not term.isascii():
+        return ""
+    if _HEX.fullmatch(term):
+        return "id" if any(ch.isdigit() for ch in term) and any(ch.isalpha() for ch in term) else "number"
+    if _NUMBER.fullmatch(term):
+        return "number" if _TELLING_NUMBER.fullmatch(term) else ""
+    if _PLACE.fullmatch(term):
+        return "place"
+    if ":" in term:
+        return ""
+    if "/" in term:
+        return "path" if sum(ch.isalpha() for ch in term) > 2 else ""
+    if _FILE.fullmatch(term):
+        return "path" if term.count(".") == 1 and term[0] != "." else "name"
+    return "name" if _is_name(term) else ""
+
+
+def _is_name(term: str) -> bool:
+    if len(term) < 4 or not any(ch.isalpha() for ch in term):
+        return False
+    return (
+        "_" in term.strip("_")
+        or "." in term.strip(".")
+        or term.isupper()
+        or _CAMEL.search(term) is not None
+        or ("-" in term and any(ch.isdigit() for ch in term))
+        or term[0].isdigit()
+    )
+
+
+@lru_cache(maxsize=65_536)
+def parts_of(term: str) -> tuple[str, ...]:
+    """Shorter terms that stand inside a term, so that whoever shows the long one shows them too."""
+    parts: list[str] = []
+    bare = term
+    if ":" in bare and "://" not in bare:
+        bare = bare.split(":", 1)[0]
+        parts.append(bare)
+    if "/" in term and "://" not in term:
+        pieces = bare.split("/")[-7:]
+        tails = ["/".join(pieces[start:]) for start in range(1, len(pieces))]
+        parts += tails
+        parts += [tail + term[len(bare) :] for tail in tails if bare != term]
+    elif "." in bare:
+        parts += [piece for piece in bare.split(".") if len(piece) > 3]
+    return tuple(part for part in parts if part and part != term)
+
+
+@lru_cache(maxsize=65_536)
+def words_in_name(name: str) -> frozenset[str]:
+    """The words a compound name is made of, in lower case."""
+    return frozenset(word.lower() for word in _WORD_IN_NAME.findall(name))

@@ -1,0 +1,300 @@
+"""`RoundCompactor`: what users hold. Built once, shared by any number of threads; it keeps nothing of a run."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn
+
+from langchain_core.messages import BaseMessage
+from langchain_core.runnables import Runnable
+from langgraph.errors import GraphBubbleUp
+from langgraph.types import Overwrite
+
+from langgraph_roundcompact._content import as_messages
+from langgraph_roundcompact._drivers import arun, run
+from langgraph_roundcompact._engine import compaction, planning
+from langgraph_roundcompact._meter import Meter, TokenCounter
+from langgraph_roundcompact._parts import Job, Parts
+from langgraph_roundcompact._ports import Archive, CompactorPorts, current_thread_id
+from langgraph_roundcompact._redact import default_redact
+from langgraph_roundcompact._session_memory import SessionMemory
+from langgraph_roundcompact._spans import is_interim, is_real_user
+from langgraph_roundcompact._splice import Channel, update_for
+from langgraph_roundcompact._state import read_messages
+from langgraph_roundcompact._summariser import compacts_by_itself, model_key, resolve_model, summariser_window
+from langgraph_roundcompact._window import capacity, limits
+from langgraph_roundcompact.config import RoundCompactConfig
+from langgraph_roundcompact.dump import dump_writer
+from langgraph_roundcompact.errors import ConfigurationError, RedactionRefused
+from langgraph_roundcompact.events import CompactionEvent, CompactionPlan, CompactionResult
+from langgraph_roundcompact.reinject import DEFAULT_REINJECTORS, ReinjectBuilder
+from langgraph_roundcompact.tiers import DEFAULT_TIERS, Tier
+
+log = logging.getLogger("langgraph_roundcompact")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Door:
+    """How a host hands over its messages and takes them back; for doors of your own."""
+
+    messages_key: str = "messages"
+    channel: Channel = "add_messages"
+    """Kind of the channel the update is for."""
+    writes_state: bool = True
+    """False: the list goes to the model and the state stays, so a finished checkpoint stands in at each later step."""
+    strips_response_ids: bool = False
+    """The door removes provider response ids from the request it builds."""
+    last_resort: bool = False
+    """The agent's own model overflowed: without a summary, rules make the checkpoint."""
+
+
+class RoundCompactor:
+    """Replaces the work of the current round by one resumable checkpoint when the window is too full.
+
+    Args:
+        model: The summariser: a chat model or any runnable from messages to a message or text; a name (`"provider:name"` or the name alone,
+            reached by `config.model_client` or the provider's environment); `None`: `config.model`, and without that rules only, no network.
+        config: When and how to compact.
+        token_counter: `Callable[[Sequence[BaseMessage]], int]`, tokens of a list; replaces the estimate, never the usage that models report.
+        tiers: Cheap steps tried in order before the summariser is asked.
+        reinjectors: Builders that put state back, by the names used in `config.reinject`.
+        archive: Where the replaced originals are written.
+        session_memory: Notes the application already keeps of this round: a state key, a store item `(namespace, key)`, or a callable from the
+            state, giving text and the id of the last message it covers. Used as the narrative of that part, without a model call.
+        is_real_user: Whether a message was sent by a person (or the caller).
+        is_pending: Whether a message's outcome is still open, beyond what calls and results tell.
+        redact: Runs over every text that is sent to the summariser, stored or shown. It may raise to veto a compaction.
+        on_event: Observer; what it raises is logged.
+
+    Raises:
+        ConfigurationError: an argument cannot work; the message says what to do.
+
+    Example:
+        ```python
+        compactor = RoundCompactor(model=None, config=RoundCompactConfig(context_window_tokens=32_000))
+        result = compactor.compact(messages)
+        ```
+    """
+
+    def __init__(
+        self,
+        model: Runnable[Any, Any] | str | None = None,
+        *,
+        config: RoundCompactConfig | None = None,
+        token_counter: TokenCounter | None = None,
+        tiers: Sequence[Tier] = DEFAULT_TIERS,
+        reinjectors: Mapping[str, ReinjectBuilder] = DEFAULT_REINJECTORS,
+        archive: Archive | None = None,
+        session_memory: SessionMemory | None = None,
+        is_real_user: Callable[[BaseMessage], bool] | None = None,
+        is_pending: Callable[[BaseMessage], bool] | None = None,
+        redact: Callable[[str], str] = default_redact,
+        on_event: Callable[[CompactionEvent], None] | None = None,
+    ) -> None:
+        config = config if config is not None else RoundCompactConfig()
+        _check_arguments(config, token_counter, tiers, reinjectors, archive, is_real_user, is_pending, redact, on_event)
+        self._arguments: dict[str, Any] = {
+            "config": config, "token_counter": token_counter, "tiers": tiers, "reinjectors": reinjectors, "archive": archive,
+            "session_memory": session_memory, "is_real_user": is_real_user, "is_pending": is_pending, "redact": redact, "on_event": on_event,
+        }  # fmt: skip
+        self._model = resolve_model(model, config)
+        self._ports = CompactorPorts(
+            meter=Meter(token_counter),
+            model=self._model,
+            archive=archive,
+            write_dump=dump_writer(config.compression_dump_dir) if config.enable_compression_dump else None,
+            on_event=on_event,
+        )
+        self._parts = _parts(self._ports.meter, self._model, self._arguments)
+        if self._model is None:
+            log.info("no summariser was given: checkpoints are made by rules, without a model")
+
+    @property
+    def config(self) -> RoundCompactConfig:
+        """The configuration this compactor was built with."""
+        return self._parts.config
+
+    def plan(self, input: Any, *, system_message: BaseMessage | str | None = None, tools: Sequence[Any] | None = None) -> CompactionPlan:
+        """What `compact` would do with this input, and why. No model call, nothing is written.
+
+        Args:
+            input: A list of messages, or a state that has them.
+            system_message: The agent's system prompt, if it is not among the messages.
+            tools: The agent's tools: their schemas take part of the window.
+        """
+        return run(planning(self._job(input, Door(), system_message=system_message, tools=tools), self._parts), self._ports)
+
+    def compact(
+        self,
+        input: Any,
+        *,
+        system_message: BaseMessage | str | None = None,
+        tools: Sequence[Any] | None = None,
+        agent_model: Any = None,
+        focus: str | None = None,
+        force: bool = False,
+        thread_id: str | None = None,
+        idle_seconds: float | None = None,
+        door: Door = Door(),
+    ) -> CompactionResult:
+        """Check the window and compact it if that is due.
+
+        Args:
+            input: A list of messages, or a state that has them. Never changed.
+            system_message: The agent's system prompt, if it is not among the messages.
+            tools: The agent's tools: their schemas take part of the window.
+            agent_model: Tells the capacity when the agent's model is not the summariser.
+            focus: What the summary should pay attention to: a priority, not a task.
+            force: Skip trigger, minimum and cool-down; never the check that the result is smaller and whole.
+            thread_id: The conversation; found by itself inside a graph.
+            idle_seconds: How long the provider's prefix cache has been unused, where known.
+            door: How the host takes the result.
+
+        Returns:
+            The new list, the update for the channel, and what was done. On any failure the list is the given one and `reason` says why.
+
+        Raises:
+            ConfigurationError: `input` has no messages under the door's key.
+        """
+        job = self._job(
+            input, door, system_message=system_message, tools=tools, agent_model=agent_model, focus=focus, force=force, thread_id=thread_id,
+            idle_seconds=idle_seconds,
+        )  # fmt: skip
+        return _finish(job, door, run(compaction(job, self._parts), self._ports))
+
+    async def acompact(
+        self,
+        input: Any,
+        *,
+        system_message: BaseMessage | str | None = None,
+        tools: Sequence[Any] | None = None,
+        agent_model: Any = None,
+        focus: str | None = None,
+        force: bool = False,
+        thread_id: str | None = None,
+        idle_seconds: float | None = None,
+        door: Door = Door(),
+    ) -> CompactionResult:
+        """Same as `compact`, awaited; heavy work and a user's counter run in threads."""
+        job = self._job(
+            input, door, system_message=system_message, tools=tools, agent_model=agent_model, focus=focus, force=force, thread_id=thread_id,
+            idle_seconds=idle_seconds,
+        )  # fmt: skip
+        return _finish(job, door, await arun(compaction(job, self._parts), self._ports))
+
+    def as_runnable(self) -> Runnable[Any, list[BaseMessage]]:
+        """Messages or a prompt value in, messages out: `prompt | compactor.as_runnable() | model`."""
+        from langgraph_roundcompact.runnable import as_runnable  # noqa: PLC0415 - a door imports the compactor, not the other way round
+
+        return as_runnable(self)
+
+    def rebind_model(self, model: Runnable[Any, Any] | str | None) -> RoundCompactor:
+        """A new compactor with another summariser; this one is unchanged."""
+        return RoundCompactor(model, **self._arguments)
+
+    def count_tokens(self, messages: Sequence[BaseMessage]) -> int:
+        """Tokens of a list, by the counter in force."""
+        return self._ports.meter.count(as_messages(messages))
+
+    def __repr__(self) -> str:
+        return f"RoundCompactor(model={type(self._model).__name__ if self._model is not None else None}, config={self.config!r})"
+
+    def _job(self, input: Any, door: Door, *, agent_model: Any = None, thread_id: str | None = None, **more: Any) -> Job:
+        raw = read_messages(input, door.messages_key)
+        active = agent_model if agent_model is not None else self._model
+        room = capacity(self.config, active)
+        if room.source == "default":
+            _warn_default_window(room.tokens)
+        return Job(
+            messages=as_messages(raw),
+            limits=limits(self.config, room.tokens),
+            summariser_window=summariser_window(self.config, self._model, room.tokens),
+            state=None if input is raw else input,
+            thread_id=thread_id if thread_id is not None else current_thread_id(),
+            by_id=door.channel == "add_messages" and door.writes_state,
+            writes_state=door.writes_state,
+            last_resort=door.last_resort,
+            native_compaction=compacts_by_itself(active, chain_is_cut=door.strips_response_ids),
+            **more,
+        )
+
+
+def _finish(job: Job, door: Door, result: CompactionResult) -> CompactionResult:
+    """The result with the update for the door's channel."""
+    if not result.changed:
+        return result
+    if not door.writes_state:
+        return replace(result, update={door.messages_key: list(result.messages)})
+    return replace(result, update={door.messages_key: update_for(job.messages, result.messages, door.channel, Overwrite)})
+
+
+def _parts(meter: Meter, model: Runnable[Any, Any] | None, given: Mapping[str, Any]) -> Parts:
+    return Parts(
+        config=given["config"],
+        estimate=meter.count_text,
+        tiers=tuple(given["tiers"]),
+        reinjectors=given["reinjectors"],
+        is_real_user=given["is_real_user"] or is_real_user,
+        is_pending=given["is_pending"] or is_interim,
+        redact=_guarded(given["redact"]),
+        model_key=None if model is None else model_key(model),
+        session_memory=given["session_memory"],
+        has_archive=given["archive"] is not None,
+        passes=(GraphBubbleUp,),
+    )
+
+
+def _guarded(redact: Callable[[str], str]) -> Callable[[str], str]:
+    """The user's redaction; whatever it raises is a veto."""
+
+    def guarded(text: str) -> str:
+        try:
+            clean = redact(text) if text else text
+        except GraphBubbleUp:
+            raise
+        except Exception as exc:
+            raise RedactionRefused from exc
+        if not isinstance(clean, str):
+            raise RedactionRefused
+        return clean
+
+    return guarded
+
+
+_default_window_told = False
+
+
+def _warn_default_window(tokens: int) -> None:
+    global _default_window_told  # noqa: PLW0603 - one warning a process is the contract
+    if not _default_window_told:
+        _default_window_told = True
+        log.warning(
+            "the model does not say how large its window is: %s tokens are assumed; set RoundCompactConfig(context_window_tokens=...)", f"{tokens:,}"
+        )
+
+
+def _check_arguments(config: object, counter: object, tiers: object, reinjectors: object, archive: object, *callables: object) -> None:
+    """Refuse what cannot work before any run depends on it."""
+    if not isinstance(config, RoundCompactConfig):
+        _refuse("config", config, "a RoundCompactConfig")
+    if isinstance(tiers, str | Mapping) or not isinstance(tiers, Sequence) or not all(callable(tier) for tier in tiers):
+        _refuse("tiers", tiers, "a sequence of callables (target, context) -> messages")
+    if not isinstance(reinjectors, Mapping) or not all(callable(builder) for builder in reinjectors.values()):
+        _refuse("reinjectors", reinjectors, "a mapping of section names to callables (ReinjectContext) -> str | None")
+    if archive is not None and not all(callable(getattr(archive, name, None)) for name in ("put", "aput", "get", "aget")):
+        _refuse("archive", archive, "an Archive, for example StoreArchive(store)")
+    if archive is None and (config.compression_recall.enabled or config.archive_required):
+        msg = "compression_recall and archive_required need an archive: pass archive=StoreArchive(store), or switch them off"
+        raise ConfigurationError(msg)
+    for name, value in zip(("is_real_user", "is_pending", "redact", "on_event"), callables, strict=True):
+        if (value is not None or name == "redact") and not callable(value):
+            _refuse(name, value, "a callable")
+    if counter is not None and not callable(counter):
+        _refuse("token_counter", counter, "a callable from a list of messages to tokens")
+
+
+def _refuse(name: str, value: object, wanted: str) -> NoReturn:
+    msg = f"{name}={value!r:.80} cannot be used: give {wanted}"
+    raise ConfigurationError(msg)

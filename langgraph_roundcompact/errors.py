@@ -1,0 +1,427 @@
+"""The exception tree, and what an exception of a model call means.
+
+    RoundCompactError
+    ├── ConfigurationError (also ValueError)   wrong configuration, told at construction
+    ├── SummaryRejected                        an answer that is not a summary; carries `reason`
+    └── ArchiveError                           the replaced originals could not be written or read
+
+`classify` reads an exception in the order of how much each sign can be trusted: type, status, machine-readable code, and only then words. Words
+are whole phrases; a number in a text is a status only where the text says so ("Error code: 503"), so that a request id or "15000 tokens" never
+counts as one. Two facts may refine a status: that the input is too long (providers report it as 400, 413, 422, 429 and 500), and that the
+account cannot pay (429 and 400). An account that cannot pay is `authentication`: like a wrong key, no retry can help.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from langchain_core import exceptions as core
+
+ErrorKind = Literal["context_overflow", "rate_limit", "authentication", "timeout", "server_unstable", "api_request_error", "unknown"]
+"""What a failed model call means for the next step."""
+
+RejectionReason = Literal[
+    "blank",
+    "reasoning_only",
+    "tool_call",
+    "cut_off",
+    "refusal",
+    "content_filter",
+    "coverage_only",
+    "prompt_echo",
+    "no_snapshot",
+]
+"""Why an answer is not a summary. `blank` also covers error pages: nothing in them comes from the model."""
+
+_TEXT_LIMIT: Final = 20_000
+_CHAIN_LIMIT: Final = 12
+
+
+class RoundCompactError(Exception):
+    """Base of all errors of this package."""
+
+
+class ConfigurationError(RoundCompactError, ValueError):
+    """A configuration that cannot work. The message names field, value and remedy."""
+
+
+class SummaryRejected(RoundCompactError):
+    """The summariser answered with something that is not a summary."""
+
+    def __init__(self, reason: RejectionReason) -> None:
+        super().__init__(f"not a summary: {reason}")
+        self.reason: RejectionReason = reason
+
+
+class RedactionRefused(RoundCompactError):
+    """The user's redaction vetoed the text: nothing is sent, stored or changed."""
+
+
+class ArchiveError(RoundCompactError):
+    """The archive could not be written or read."""
+
+
+@dataclass(frozen=True, slots=True)
+class OverflowGap:
+    """How far a request was over the limit, as the provider counts."""
+
+    limit_tokens: int
+    """The most tokens the prompt may hold; room that the provider says is taken by the output is already subtracted."""
+    requested_tokens: int | None = None
+    """Tokens of the prompt that was refused; `None` where the provider does not say."""
+
+
+def classify(exc: BaseException) -> ErrorKind:
+    """What a failed model call means.
+
+    Args:
+        exc: The exception; its causes (and contexts, where not suppressed) are read too, outermost first.
+
+    Returns:
+        The kind. Type, status and code beat words; an overflow found in a cause beats a plain bad request around it.
+    """
+    by_words: ErrorKind = "unknown"
+    firm: ErrorKind | None = None
+    for link in _chain(exc):
+        facts = _Facts.of(link)
+        kind = _firm_kind(facts)
+        if kind == "context_overflow" and firm in (None, "api_request_error"):
+            return kind
+        if firm is None:
+            firm = kind
+        if by_words == "unknown":
+            by_words = _kind_by_words(facts.text)
+    if firm in (None, "api_request_error") and by_words == "context_overflow":
+        return by_words
+    return firm or by_words
+
+
+def should_retry(kind: ErrorKind) -> bool:
+    """Whether the same request may succeed when sent again. An overflow needs a smaller one instead."""
+    return kind in ("rate_limit", "timeout", "server_unstable", "unknown")
+
+
+def retry_after_seconds(exc: BaseException) -> float | None:
+    """How long the provider asks to wait, in seconds.
+
+    Read from headers (`retry-after-ms`, `retry-after` in seconds), a `retry_after` attribute, Gemini's `retryDelay`, and texts such as "try
+    again in 1.5s". A `retry-after` that is a date needs a clock and is ignored.
+
+    Returns:
+        Seconds, zero or more; `None` where nothing usable is said.
+    """
+    for link in _chain(exc):
+        for name, divisor in (("retry-after-ms", 1000.0), ("x-ms-retry-after-ms", 1000.0), ("retry-after", 1.0)):
+            seconds = _number(_header(link, name))
+            if seconds is not None:
+                return seconds / divisor
+        attribute = _number(getattr(link, "retry_after", None))
+        if attribute is not None:
+            return attribute
+        spoken = _spoken_delay(_text_of(link))
+        if spoken is not None:
+            return spoken
+    return None
+
+
+def overflow_gap(exc: BaseException) -> OverflowGap | None:
+    """The limit, and the size of the refused request, where the error tells them.
+
+    Args:
+        exc: An exception that `classify` calls a context overflow; others give `None` unless their text happens to state a limit.
+
+    Returns:
+        The first gap found along the cause chain.
+    """
+    for link in _chain(exc):
+        gap = _gap_in_fields(link) or _gap_in_text(_text_of(link))
+        if gap is not None:
+            return gap
+    return None
+
+
+# --- reading one exception -------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """What one exception of the chain says about itself."""
+
+    exc: BaseException
+    status: int | None
+    codes: frozenset[str]
+    text: str
+
+    @classmethod
+    def of(cls, exc: BaseException) -> _Facts:
+        text = _text_of(exc)
+        spoken = _SPOKEN_STATUS.search(text)
+        return cls(exc, _status_of(exc) or (int(spoken[1]) if spoken else None), frozenset(_codes_of(exc)), text)
+
+
+def _chain(exc: BaseException) -> Iterator[BaseException]:
+    """The exception, what it groups and what caused it, outermost first, each once."""
+    waiting, seen = [exc], set[int]()
+    while waiting and len(seen) < _CHAIN_LIMIT:
+        link = waiting.pop(0)
+        if id(link) in seen:
+            continue
+        seen.add(id(link))
+        yield link
+        if isinstance(link, BaseExceptionGroup):
+            waiting.extend(link.exceptions[:_CHAIN_LIMIT])
+        origin = link.__cause__ or (None if link.__suppress_context__ else link.__context__)
+        if origin is not None:
+            waiting.append(origin)
+
+
+def _text_of(exc: BaseException) -> str:
+    """Message and body, lower-cased, white space collapsed, bounded."""
+    parts = [_safely_text(exc)]
+    parts += [_safely_text(value) for name in ("message", "body", "details") if isinstance(value := getattr(exc, name, None), str | Mapping | list)]
+    return " ".join(" ".join(part[:_TEXT_LIMIT] for part in dict.fromkeys(parts)).lower()[:_TEXT_LIMIT].replace("’", "'").split())
+
+
+def _safely_text(value: object) -> str:
+    try:
+        return str(value)
+    except Exception:  # noqa: BLE001 - a broken __str__ must not hide the failure it describes
+        return ""
+
+
+def _status_of(exc: BaseException) -> int | None:
+    """The HTTP status an exception carries in a field of its own or of its response."""
+    response = getattr(exc, "response", None)
+    fields = [getattr(exc, name, None) for name in ("status_code", "http_status", "status", "code")]
+    fields += [getattr(response, name, None) for name in ("status_code", "status")]
+    if isinstance(response, Mapping):
+        metadata = response.get("ResponseMetadata")
+        fields.append(metadata.get("HTTPStatusCode") if isinstance(metadata, Mapping) else None)
+    fields += [record.get(name) for record in _records(exc) for name in ("code", "status", "status_code")]
+    return next((status for status in map(_as_status, fields) if status is not None), None)
+
+
+def _as_status(value: object) -> int | None:
+    if isinstance(value, str) and len(value) == 3 and value.isascii() and value.isdigit():
+        value = int(value)
+    return int(value) if isinstance(value, int) and not isinstance(value, bool) and 400 <= value <= 599 else None
+
+
+def _codes_of(exc: BaseException) -> Iterator[str]:
+    """Machine-readable words: error codes and types, in lower case."""
+    values = [getattr(exc, name, None) for name in ("code", "type", "status", "reason", "error_code")]
+    values += [record.get(name) for record in _records(exc) for name in ("code", "type", "status", "reason", "Code", "__type")]
+    for value in values:
+        named = getattr(value, "name", value)
+        if isinstance(named, str) and named.strip():
+            yield named.strip().lower()
+
+
+def _records(exc: BaseException) -> Iterator[Mapping[str, Any]]:
+    """The JSON objects of the answer that can hold a code: body, `error`, `details` and `innererror`, a few levels deep."""
+    waiting: list[object] = [getattr(exc, name, None) for name in ("body", "details", "error", "response")]
+    for _ in range(40):
+        if not waiting:
+            return
+        record = waiting.pop(0)
+        if isinstance(record, list):
+            waiting.extend(record[:10])
+        elif isinstance(record, Mapping):
+            yield record
+            waiting.extend(record.get(name) for name in ("error", "Error", "details", "innererror"))
+
+
+# --- from facts to a kind --------------------------------------------------------------------------------------------------------------------
+
+_TYPES: Final[tuple[tuple[type[BaseException], ErrorKind], ...]] = (
+    (core.ContextOverflowError, "context_overflow"),
+    (core.ModelAuthenticationError, "authentication"),
+    (core.ModelPermissionDeniedError, "authentication"),
+    (core.ModelRateLimitError, "rate_limit"),
+    (core.ModelTimeoutError, "timeout"),
+    (core.ModelConnectionError, "server_unstable"),
+    (core.ModelAPIError, "server_unstable"),
+    (core.ModelInvalidRequestError, "api_request_error"),
+    (core.ModelNotFoundError, "api_request_error"),
+    (core.ModelRefusalError, "api_request_error"),
+    (TimeoutError, "timeout"),
+    (ConnectionError, "server_unstable"),
+)
+
+# Class names of client libraries that need not be installed (httpx, httpcore, aiohttp, requests, urllib3, botocore, grpc, litellm, the
+# providers' SDKs), nearest class first. A timeout is often also a connection error, so timeouts come first.
+_NAMES: Final[Mapping[str, ErrorKind]] = {
+    **dict.fromkeys(("ContextWindowExceededError", "ContextLengthExceededError", "RequestTooLargeError"), "context_overflow"),
+    **dict.fromkeys(
+        ("TimeoutException", "Timeout", "APITimeoutError", "ReadTimeoutError", "ConnectTimeoutError", "ServerTimeoutError", "DeadlineExceeded"),
+        "timeout",
+    ),
+    **dict.fromkeys(("AuthenticationError", "PermissionDeniedError", "NoCredentialsError"), "authentication"),
+    **dict.fromkeys(("RateLimitError", "TooManyRequests", "ResourceExhausted"), "rate_limit"),
+    **dict.fromkeys(
+        ("TransportError", "NetworkError", "ProtocolError", "APIConnectionError", "ClientConnectionError", "HTTPClientError", "SSLError", "gaierror")
+        + ("IncompleteRead", "ChunkedEncodingError", "ServerDisconnectedError", "ClientPayloadError", "InternalServerError", "OverloadedError")
+        + ("ServiceUnavailableError", "ServiceUnavailable", "BrokenResourceError", "EndpointConnectionError"),
+        "server_unstable",
+    ),
+    **dict.fromkeys(("BadRequestError", "NotFoundError", "UnprocessableEntityError", "InvalidRequestError"), "api_request_error"),
+}
+
+_CODES: Final[Mapping[str, ErrorKind]] = {
+    **dict.fromkeys(
+        ("context_length_exceeded", "context_window_exceeded", "exceed_context_size_error", "request_too_large", "string_above_max_length")
+        + ("model_max_prompt_tokens_exceeded", "tokens_limit_reached", "prompt_too_long", "input_too_long", "contextwindowexceedederror"),
+        "context_overflow",
+    ),
+    **dict.fromkeys(
+        ("insufficient_quota", "billing_hard_limit_reached", "billing_not_active", "billing_error", "account_deactivated", "access_terminated")
+        + ("invalid_api_key", "api_key_invalid", "authentication_error", "permission_error", "permission_denied", "unauthenticated", "unauthorized")
+        + ("accessdeniedexception", "unrecognizedclientexception", "expiredtokenexception", "invalid_authentication_error"),
+        "authentication",
+    ),
+    **dict.fromkeys(
+        ("rate_limit_exceeded", "rate_limit_error", "rate_limit_reached_error", "too_many_requests", "resource_exhausted", "throttlingexception"),
+        "rate_limit",
+    ),
+    **dict.fromkeys(("deadline_exceeded", "timeout_error", "request_timeout", "modeltimeoutexception"), "timeout"),
+    **dict.fromkeys(
+        ("overloaded_error", "engine_overloaded_error", "api_error", "server_error", "internal_server_error", "internal", "unavailable")
+        + ("service_unavailable", "serviceunavailableexception", "internalserverexception", "modelnotreadyexception", "modelstreamerrorexception"),
+        "server_unstable",
+    ),
+    **dict.fromkeys(
+        ("invalid_request_error", "invalid_argument", "model_not_found", "not_found", "not_found_error", "validationexception", "invalid_prompt")
+        + ("content_filter", "content_policy_violation", "failed_precondition", "unsupported_parameter", "unsupported_value", "badrequesterror"),
+        "api_request_error",
+    ),
+}
+
+_RANK: Final[tuple[ErrorKind, ...]] = ("context_overflow", "authentication", "rate_limit", "timeout", "server_unstable", "api_request_error")
+
+
+def _firm_kind(facts: _Facts) -> ErrorKind | None:
+    """The kind by type, status or code, refined by the two facts that a status hides; `None` where there is only prose."""
+    by_code = min((kind for code in facts.codes if (kind := _CODES.get(code))), key=_RANK.index, default=None)
+    kind = _kind_by_type(facts.exc) or _kind_by_status(facts.status) or by_code
+    if kind is None or kind in ("context_overflow", "authentication", "timeout"):
+        return kind
+    if kind == "server_unstable" and facts.status not in (None, 500):
+        return kind
+    if by_code == "context_overflow" or _says_too_long(facts.text, throttled=kind == "rate_limit"):
+        return "context_overflow"
+    if by_code == "authentication" or (_CANNOT_PAY.search(facts.text) and "resource_exhausted" not in facts.codes):
+        return "authentication"
+    return kind
+
+
+def _kind_by_type(exc: BaseException) -> ErrorKind | None:
+    for known, kind in _TYPES:
+        if isinstance(exc, known):
+            return kind
+    names = [cls.__name__ for cls in type(exc).__mro__]
+    kinds = [kind for name in names if (kind := _NAMES.get(name))]
+    return "timeout" if "timeout" in kinds else kinds[0] if kinds else None
+
+
+def _kind_by_status(status: int | None) -> ErrorKind | None:
+    if status is None:
+        return None
+    if status in (401, 402, 403):
+        return "authentication"
+    if status == 408:
+        return "timeout"
+    if status == 413:
+        return "context_overflow"
+    if status == 429:
+        return "rate_limit"
+    # 409, 424, 425 and 499 report a state that passes (lock, model not loaded yet, connection given up).
+    return "server_unstable" if status >= 500 or status in (409, 424, 425, 499) else "api_request_error"
+
+
+def _phrases(*phrases: str) -> re.Pattern[str]:
+    """Whole phrases: not preceded or followed by a letter, digit or underscore."""
+    return re.compile(r"(?<!\w)(?:" + "|".join(phrases) + r")(?!\w)")
+
+
+_SPOKEN_STATUS: Final = re.compile(
+    r"(?<!\w)(?:error code|status code|status|http(?:/\d(?:\.\d)?)?(?: error)?(?: status)?(?: code)?)[:=]?[ (\[]{0,2}([45]\d\d)(?![\w,]|\.\d| tokens)"
+)
+_TOO_LONG: Final = _phrases(
+    "context[ _]length",
+    "context[ _]window",
+    "context[ _](?:size|limit)",
+    "(?:maximum|max) context",
+    "maximum (?:model|prompt) length",
+    "(?:prompt|input|request|conversation|payload) (?:is )?too (?:long|large)",
+    "too many input tokens",
+    "(?:content|entity|body) too large",
+    "request exceeds the maximum size",
+    r"exceeds? the maximum number of (?:input )?tokens(?: allowed)?",
+    r"exceeds? the (?:configured |maximum )?(?:input )?token limit",
+    r"input tokens exceed the configured limit",
+    r"prompt token count[^.]{0,60} exceeds",
+    r"input token count[^.]{0,60}(?:exceeds|but the model)",
+    r"exceeded model token limit",
+    r"tokens too large for model",
+    r"reduce the length of (?:the|your) (?:messages|prompt|input)",
+    r"(?:inputs?|`inputs`) tokens \+ (?:`?max_new_tokens`?) must be",
+    "string too long",
+    "exceed_context_size_error",
+    "range of input length should be",
+)
+_TOO_LONG_UNLESS_THROTTLED: Final = _phrases("token limit", "too many tokens", "(?:total )?number of tokens[^.]{0,60} cannot exceed")
+_CANNOT_PAY: Final = _phrases(
+    "insufficient[_ ](?:quota|balance|credits?|funds)",
+    "exceeded your current quota",
+    "credit balance is too low",
+    "payment required",
+    "billing (?:hard limit|not active|is not active)",
+    "api key (?:not valid|expired)",
+    "api_key_invalid",
+)
+_WORDS: Final[tuple[tuple[ErrorKind, re.Pattern[str]], ...]] = (
+    ("authentication", _CANNOT_PAY),
+    ("rate_limit", _phrases("rate[ _-]?limit(?:ed|s|ing)?(?:_error|_exceeded)?", "too many requests", "throttl(?:ed|ing)", "resource_?(?: has been )?exhausted")),
+    (
+        "authentication",
+        _phrases(
+            "authentication(?:_error| error| failed| method)?",
+            "unauthori[sz]ed",
+            "(?:invalid|incorrect|wrong|missing) (?:x-)?api[- _]key",
+            "api key (?:is )?invalid",
+            "permission denied",
+            "access denied",
+            "forbidden",
+        ),
+    ),
+    ("server_unstable", _phrases("gateway time-?out")),
+    ("timeout", _phrases("time-?out", "timed out", "(?:read|connect|request)[ _]?timeout", "deadline exceeded")),
+    (
+        "server_unstable",
+        _phrases(
+            "internal server error",
+            "service (?:is )?(?:temporarily )?unavailable",
+            "bad gateway",
+            "overloaded(?:_error)?",
+            "temporarily unavailable",
+            "connection (?:error|reset|refused|aborted|closed|lost)",
+            "(?:server|peer) (?:disconnected|closed connection)",
+            "incomplete chunked read",
+        ),
+    ),
+    ("api_request_error", _phrases("bad request", "invalid[ _]request(?:_error)?", "unprocessable entity", "not found", "does not exist", "invalid_argument")),
+)
+
+
+def _says_too_long(text: str, *, throttled: bool) -> bool:
+    """Whether the text says that the input is too long. What throttling texts also say ("too many tokens") does not count there."""
+    return _TOO_LONG.search(text) is not None or (not throttled and _TOO_LONG_UNLESS_THROTTLED.search(text) is not None)
+
+
+def _kind_by_words(text: str) -> ErrorKind:
+    if _says_too_long(text, throttled=_WORDS[1][1].search(text) is not None):
+        return "context_overflow"
+    return next((kind for kind, pattern in _WORDS if pattern.search(text)), "unknown")

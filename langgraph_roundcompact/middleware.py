@@ -1,0 +1,165 @@
+"""The door to `langchain.agents.create_agent` and deepagents: compaction around the model call, where the exact request is known.
+
+The update goes to the state in place (ids of what it replaces), beside the model's answer, so nothing shows up in `stream_mode="messages"`
+and a parallel write is not lost. With `persist=False` only the request changes, for chat UIs that show the whole history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from langchain_core.messages import AIMessage, BaseMessage, RemoveMessage
+from langgraph.types import Command
+
+from langgraph_roundcompact._content import REASONING_TYPES, block_type
+from langgraph_roundcompact._spans import find_round, find_stale_before, is_real_user
+from langgraph_roundcompact._state import read_key
+from langgraph_roundcompact._window import unwrap
+from langgraph_roundcompact.compactor import Door, RoundCompactor
+from langgraph_roundcompact.errors import classify
+from langgraph_roundcompact.events import CompactionResult
+
+try:
+    from langchain.agents.middleware import AgentMiddleware, ExtendedModelResponse, ModelRequest, ModelResponse
+except ImportError as exc:
+    msg = "RoundCompactMiddleware needs langchain: pip install 'langgraph-roundcompact[langchain]'"
+    raise ImportError(msg) from exc
+
+ModelCall = Callable[[ModelRequest[Any]], ModelResponse[Any]]
+AsyncModelCall = Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
+
+
+class RoundCompactMiddleware(AgentMiddleware[Any, Any, Any]):
+    """Compacts the current round before a model call, and once more when the model says that its window is full.
+
+    Args:
+        compactor: What compacts.
+        persist: Write the compaction to the agent's state. `False`: the request only.
+        name: Name of the middleware; `"SummarizationMiddleware"` takes the place of deepagents' own summarisation.
+
+    Order: before (outside of) middleware that retries the model call, so that a retry does not check again.
+    """
+
+    def __init__(self, compactor: RoundCompactor, *, persist: bool = True, name: str | None = None) -> None:
+        super().__init__()
+        self._compactor = compactor
+        self._persist = persist
+        self._name = name or type(self).__name__
+        self.tools: Sequence[Any] = ()
+
+    @property
+    def name(self) -> str:
+        """The name that tells this middleware from others of the agent."""
+        return self._name
+
+    def wrap_model_call(self, request: ModelRequest[Any], handler: ModelCall) -> ModelResponse[Any] | AIMessage | ExtendedModelResponse[Any]:
+        """Compact, call the model, and on its context overflow compact and call once more."""
+        if _is_foreign(request):
+            return handler(request)
+        result = self._compactor.compact(_view(request), **self._given(request))
+        try:
+            response = handler(_compacted(request, result))
+        except Exception as exc:
+            if classify(exc) != "context_overflow":
+                raise
+            result = self._compactor.compact(_view(request), **self._given(request, last_resort=True))
+            if not result.changed:
+                raise
+            response = handler(_compacted(request, result))
+        return self._answered(request, result, response)
+
+    async def awrap_model_call(
+        self, request: ModelRequest[Any], handler: AsyncModelCall
+    ) -> ModelResponse[Any] | AIMessage | ExtendedModelResponse[Any]:
+        """Same as `wrap_model_call`, awaited."""
+        if _is_foreign(request):
+            return await handler(request)
+        result = await self._compactor.acompact(_view(request), **self._given(request))
+        try:
+            response = await handler(_compacted(request, result))
+        except Exception as exc:
+            if classify(exc) != "context_overflow":
+                raise
+            result = await self._compactor.acompact(_view(request), **self._given(request, last_resort=True))
+            if not result.changed:
+                raise
+            response = await handler(_compacted(request, result))
+        return self._answered(request, result, response)
+
+    def _given(self, request: ModelRequest[Any], *, last_resort: bool = False) -> dict[str, Any]:
+        return {
+            "system_message": request.system_message,
+            "tools": request.tools,
+            "agent_model": request.model,
+            "force": last_resort,
+            "door": Door(writes_state=self._persist, strips_response_ids=True, last_resort=last_resort),
+        }
+
+    def _answered(
+        self, request: ModelRequest[Any], result: CompactionResult, response: ModelResponse[Any]
+    ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
+        update = _state_update(request, result) if self._persist and result.changed else None
+        return response if update is None else ExtendedModelResponse(model_response=response, command=Command(update={"messages": update}))
+
+
+def _view(request: ModelRequest[Any]) -> dict[str, Any]:
+    """The agent's state with the messages that this request really holds."""
+    state = request.state if isinstance(request.state, dict) else {}
+    return {**state, "messages": list(request.messages)}
+
+
+def _is_foreign(request: ModelRequest[Any]) -> bool:
+    """Whether another summarisation already made this request from the state, so that indices and ids are no longer ours to judge."""
+    state = request.state if isinstance(request.state, dict) else {}
+    if read_key(state, "_summarization_event") is not None:
+        return True
+    held = state.get("messages") or []
+    start = find_round(held) if all(isinstance(message, BaseMessage) for message in held[-1:]) else 0
+    asked = held[start - 1] if start and is_real_user(held[start - 1]) else None
+    return asked is not None and not any(message is asked or (asked.id and message.id == asked.id) for message in reversed(request.messages))
+
+
+def _compacted(request: ModelRequest[Any], result: CompactionResult) -> ModelRequest[Any]:
+    messages = _for_request(result.messages, request.model)
+    return request if messages is None and not result.changed else request.override(messages=messages or result.messages)
+
+
+def _for_request(messages: list[BaseMessage], model: Any) -> list[Any] | None:
+    """The list without what is bound to removed history: provider response ids, and signed reasoning of kept messages. None: nothing to do.
+
+    Only the request is changed. A chained response id would bring the replaced work back on the provider's side; Claude may refuse a
+    reasoning block whose conversation has changed.
+    """
+    inner = unwrap(model)
+    chained = getattr(inner, "use_previous_response_id", None) is True
+    signed = type(inner).__name__ == "ChatAnthropic"
+    stop = find_stale_before(messages) if chained or signed else 0
+    if not stop:
+        return None
+    start = find_round(messages)
+    return [_unbound(m, chained=chained, signed=signed) if start <= i < stop and isinstance(m, AIMessage) else m for i, m in enumerate(messages)]
+
+
+def _unbound(message: AIMessage, *, chained: bool, signed: bool) -> AIMessage:
+    fields: dict[str, Any] = {}
+    if chained and "id" in message.response_metadata:
+        fields["response_metadata"] = {key: value for key, value in message.response_metadata.items() if key != "id"}
+    if signed and isinstance(message.content, list):
+        kept = [block for block in message.content if not (isinstance(block, dict) and block_type(block) in REASONING_TYPES)]
+        if len(kept) < len(message.content):
+            fields["content"] = kept
+    return message.model_copy(update=fields) if fields else message
+
+
+def _state_update(request: ModelRequest[Any], result: CompactionResult) -> list[BaseMessage] | None:
+    """The update, if all it touches is in the state now; otherwise this step changes the request only.
+
+    Other middleware may add messages to the request that the state does not have: writing under their ids would append.
+    """
+    state = request.state if isinstance(request.state, dict) else {}
+    held = {message.id for message in state.get("messages") or [] if isinstance(message, BaseMessage) and message.id}
+    update: list[BaseMessage] = result.update["messages"]
+    if any(message.id not in held for message in update if not isinstance(message, RemoveMessage)):
+        return None
+    return [message for message in update if not isinstance(message, RemoveMessage) or message.id in held]

@@ -1,0 +1,173 @@
+"""Doubles and proofs for those who build on this package: a scripted chat model, a strict reading of a history, a suite for tiers.
+
+No test framework is imported. The checks here are written on their own, apart from the code they are used on: `pairing_faults` does not look
+at how the package forms groups, so that one can prove the other.
+
+    model = ScriptedChatModel(replies=["<state_snapshot>...</state_snapshot>"])
+    compactor = RoundCompactor(model, config=config)
+    assert_valid_history(compactor.compact(messages).messages)
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage, ToolMessage
+
+from langgraph_roundcompact._scripted import ScriptedChatModel, wire_text
+
+__all__ = ["ScriptedChatModel", "assert_valid_history", "check_tier", "pairing_faults"]
+
+
+def pairing_faults(messages: Sequence[BaseMessage], *, pending_ok: bool = True) -> list[str]:
+    """Everything in a history that a strict provider would answer with an error, one sentence a fault; empty for a valid history.
+
+    Results must stand directly after the message that made the calls, each call answered once. Calls without id pair with results
+    without id, by number. Calls with arguments that did not parse need a result too, because integrations send them.
+
+    Args:
+        messages: The whole history.
+        pending_ok: Whether calls of the last AI message may still be open, with nothing after it but results it has already got.
+    """
+    faults = _id_faults(messages)
+    owner, waiting, answered = -1, Counter[str](), Counter[str]()
+    for i, message in enumerate(messages):
+        if isinstance(message, ToolMessage):
+            call = message.tool_call_id or ""
+            if waiting[call] > 0:
+                waiting[call] -= 1
+                answered[call] += 1
+            else:
+                faults.append(f"second result for call {call!r} at {i}" if answered[call] else f"result for {call!r} at {i} does not follow its call")
+            continue
+        faults += _unanswered(owner, waiting)
+        owner, waiting, answered = i, Counter(_wanted(message)), Counter()
+        if i < len(messages) - 1:
+            faults += [f"server-side call {call!r} of message {i} has no result in it" for call in _open_server_calls(message)]
+    return faults if pending_ok else faults + _unanswered(owner, waiting)
+
+
+def assert_valid_history(messages: Sequence[BaseMessage], *, pending_ok: bool = True) -> None:
+    """Raise `AssertionError` that lists every fault of `pairing_faults`; return silently for a valid history."""
+    faults = pairing_faults(messages, pending_ok=pending_ok)
+    if faults:
+        raise AssertionError("; ".join(faults))
+
+
+def _id_faults(messages: Sequence[BaseMessage]) -> list[str]:
+    seen = Counter(message.id for message in messages if message.id is not None)
+    faults = [f"message id {key!r} stands {count} times" for key, count in seen.items() if count > 1]
+    return faults + [f"a RemoveMessage is left at {i}" for i, message in enumerate(messages) if isinstance(message, RemoveMessage)]
+
+
+def _unanswered(owner: int, waiting: Counter[str]) -> list[str]:
+    return [f"call {call!r} of message {owner} has no result" for call in waiting.elements()]
+
+
+def _wanted(message: BaseMessage) -> list[str]:
+    """The ids of the calls for which results must follow. Blocks and raw calls repeat those of `tool_calls`, so they add unknown ids only."""
+    if not isinstance(message, AIMessage):
+        return []
+    wanted = [call.get("id") or "" for call in (*message.tool_calls, *message.invalid_tool_calls)]
+    blocks = [block for block in _dicts(message.content) if block.get("type") in ("tool_use", "function_call", "tool_call", "custom_tool_call")]
+    further = [str(block.get("call_id") or block.get("id") or "") for block in blocks]
+    further += [str(raw.get("id") or "") for raw in _dicts(message.additional_kwargs.get("tool_calls"))]
+    for call in further:
+        if call and call not in wanted:
+            wanted.append(call)
+    return wanted
+
+
+def _open_server_calls(message: BaseMessage) -> list[str]:
+    if not isinstance(message, AIMessage):
+        return []
+    blocks = _dicts(message.content)
+    done = {str(block.get("tool_use_id") or block.get("tool_call_id")) for block in blocks if str(block.get("type")).endswith("tool_result")}
+    uses = [block for block in blocks if block.get("type") in ("server_tool_use", "server_tool_call", "mcp_tool_use")]
+    return [str(block.get("id")) for block in uses if str(block.get("id")) not in done]
+
+
+def _dicts(value: Any) -> list[Mapping[str, Any]]:
+    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
+
+
+# --- The suite for tiers ---------------------------------------------------------------------------------------------------------------
+
+
+def check_tier(
+    tier: Callable[[Sequence[BaseMessage], Any], Sequence[BaseMessage]],
+    *,
+    context_factory: Callable[[Sequence[BaseMessage]], Any],
+    examples: int = 50,
+) -> None:
+    """Run a tier over generated targets and raise `AssertionError`, with the example's number, at the first rule it breaks.
+
+    The rules: calls and results stay whole, ids stay in their order and no new one appears, the result is never larger, the same input
+    gives the same output, a second run changes nothing, and the given messages are not mutated. Example n is the same on every machine.
+
+    Args:
+        tier: The tier under test.
+        context_factory: Makes the tier's context for a target. Called anew for each run, with the messages of that run.
+        examples: How many targets to try.
+    """
+    for number in range(examples):
+        target = _target(random.Random(number))
+        before = [message.model_dump() for message in target]
+        first = list(tier(target, context_factory(target)))
+        _require([message.model_dump() for message in target] == before, number, "the given messages were mutated")
+        again = list(tier(target, context_factory(target)))
+        _require(first == again, number, "the same target gave another result the second time")
+        twice = list(tier(first, context_factory(first)))
+        _require(first == twice, number, "a second run over the result changed it")
+        _require(not pairing_faults(first), number, "; ".join(pairing_faults(first)))
+        left = iter([message.id for message in target])
+        _require(all(message.id in left for message in first), number, "ids are new, doubled or out of order")
+        _require(_size(first) <= _size(target), number, f"the result is larger: {_size(first)} characters after, {_size(target)} before")
+
+
+def _require(holds: bool, number: int, fault: str) -> None:
+    if not holds:
+        msg = f"example {number}: {fault}"
+        raise AssertionError(msg)
+
+
+def _size(messages: Sequence[BaseMessage]) -> int:
+    return sum(len(wire_text(message)) for message in messages)
+
+
+_TOOLS = ("read_file", "run_command", "search", "write_todos")
+_PIECES = (
+    "ok\n",
+    "Error: no such file: src/app.py\n",
+    '{"rows": [1, 2, 3]}\n',
+    "文件已读取。\n",
+    "+ added line\n- removed line\n",
+    "\x00\ud800 <b>odd</b>\n",
+)
+
+
+def _target(rng: random.Random) -> list[BaseMessage]:
+    """A well-formed stretch of work: complete groups, some with a steering message or a system note between them."""
+    messages: list[BaseMessage] = []
+    for group in range(rng.randint(1, 7)):
+        calls = [
+            {"name": rng.choice(_TOOLS), "args": {"path": f"src/f{rng.randint(0, 2)}.py", "body": _text(rng)}, "id": f"c{group}_{k}"}
+            for k in range(rng.randint(0, 3))
+        ]
+        messages.append(AIMessage(_text(rng)[:80], tool_calls=calls, id=f"a{group}"))
+        for k, call in enumerate(calls):
+            content: Any = rng.choice(
+                [_text(rng), [{"type": "text", "text": _text(rng)}, {"type": "image", "base64": "iVBORw0KGgo=" * 40, "mime_type": "image/png"}]]
+            )
+            status: Any = rng.choice(["success", "error"])
+            messages.append(ToolMessage(content, tool_call_id=str(call["id"]), name=str(call["name"]), id=f"t{group}_{k}", status=status))
+        if rng.random() < 0.2:
+            messages.append(HumanMessage("<system-reminder>mind the time</system-reminder>", id=f"h{group}"))
+    return messages
+
+
+def _text(rng: random.Random) -> str:
+    return rng.choice(_PIECES) * rng.choice((0, 1, 3, 40, 400))
