@@ -70,7 +70,17 @@ def checkpoint_texts(
         text = summary
     room = max(budget_tokens - estimate(text), 0)
     ledger = render_ledger(facts, budget_tokens=min(room, ledger_max_tokens or room), estimate=estimate, present=text)
-    kept = tuple(fact for fact in facts if fact.text in text) + ledger.kept
+    shown = set(ledger.kept)
+    shown |= {fact for fact in ranked if fact.text in text}
+    kept = [fact for fact in ranked if fact in shown]
+    import os
+    room2 = max(sum(len(f.text) + 12 for f in kept), int(os.environ.get("RES", "8000")))
+    for fact in ranked:
+        if fact not in shown:
+            room2 -= len(fact.text) + 12
+            if room2 < 0: break
+            kept.append(fact)
+    kept = tuple(kept)
     return Texts(text, ledger.text, kept, ledger.dropped, audit(facts, text, ledger))
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from langchain_core.messages import BaseMessage
 
+from langgraph_roundcompact._budget import cut
 from langgraph_roundcompact._compose import Texts, checkpoint_texts
 from langgraph_roundcompact._content import text_of
 from langgraph_roundcompact._effects import Count, Flow
@@ -20,6 +22,9 @@ from langgraph_roundcompact.reinject import ReinjectContext, recovered_sections,
 
 FIT_TRIES = 5
 """How often the texts are written anew to meet the budget by the counter in force."""
+
+SUMMARY_SHARE = 0.75
+"""Of the room for both texts, what a model's summary may take at most: facts it left out need the rest."""
 
 _NARRATIVE_CARRY_CHARS = 4000
 """Of an earlier narrative, what a rules-only pass carries on."""
@@ -52,6 +57,12 @@ class Round:
     def replaced(self) -> list[BaseMessage]:
         """The messages that go."""
         return [self.job.messages[i] for i in self.cut.target]
+
+    @property
+    def free_ids(self) -> list[str | None]:
+        """Ids that the new messages may take: those of replaced messages that stand once; without any ids, None for each."""
+        count = Counter(message.id for message in self.replaced)
+        return [message.id for message in self.replaced if not message.id or count[message.id] == 1]
 
     @property
     def work(self) -> list[list[BaseMessage]]:
@@ -130,6 +141,8 @@ def _better(draft: Draft, best: Draft, budget: int) -> bool:
 
 def _write(round_: Round, summary: str | None, recovered: str, allowed: int) -> Texts:
     parts, earlier = round_.parts, round_.earlier
+    if summary is not None:
+        summary = cut(summary, parts.config.summary_max_tokens or int(allowed * SUMMARY_SHARE), parts.estimate)
     return checkpoint_texts(
         [message for group in round_.work for message in group],
         request=round_.request_text,
@@ -147,7 +160,7 @@ def _write(round_: Round, summary: str | None, recovered: str, allowed: int) -> 
 
 def _messages(round_: Round, texts: Texts, recovered: str, archive_id: str | None) -> list[BaseMessage]:
     """Checkpoint and recovered context under the ids of what they replace; no id is ever new."""
-    ids = [message.id for message in round_.replaced]
+    ids = round_.free_ids
     role = round_.parts.config.checkpoint_role if len(ids) > 1 else "user"
     # With one id, or a pair that uses both, the recovered context has no message of its own.
     inside = recovered if len(ids) < 2 or role == "tool" else ""

@@ -47,23 +47,23 @@ _PAIR_WEIGHTS: tuple[tuple[bytes, float], ...] = (
 )
 _WORD_WEIGHT, _CAMEL_WEIGHT, _RUN_WEIGHT = 1.12, 1.28, 4.0
 
-# Tokens per UTF-16 unit outside ASCII, by the high byte of the unit. A class per weight: A .35, B .42, C .5, D .7, E .8, F .85, G 1, H 1.5, I 1.8.
+# Tokens per UTF-16 unit outside ASCII, by the high byte of the unit; scripts of about equal weight share a letter.
 _PAGE_WEIGHTS: tuple[tuple[bytes, float], ...] = (
     (b"A", 0.35),
     (b"B", 0.42),
     (b"C", 0.50),
     (b"D", 0.70),
     (b"E", 0.80),
-    (b"F", 0.85),
     (b"G", 1.05),
     (b"H", 1.50),
     (b"I", 1.80),
+    (b"J", 0.31),
 )
 _LATIN_1_WEIGHT = 1.0
 _PAGE_RANGES: tuple[tuple[int, int, bytes], ...] = (
     (0x01, 0x02, b"H"),  # Latin with marks
     (0x03, 0x03, b"B"),  # Greek
-    (0x04, 0x04, b"A"),  # Cyrillic
+    (0x04, 0x04, b"J"),  # Cyrillic
     (0x05, 0x05, b"C"),  # Hebrew, Armenian
     (0x06, 0x07, b"A"),  # Arabic
     (0x09, 0x0E, b"B"),  # scripts of India, Thai
@@ -71,10 +71,10 @@ _PAGE_RANGES: tuple[tuple[int, int, bytes], ...] = (
     (0x1E, 0x1E, b"A"),  # Vietnamese
     (0x20, 0x2F, b"E"),  # typographic signs, arrows, boxes
     (0x30, 0x33, b"D"),  # kana, CJK punctuation
-    (0x34, 0x9F, b"F"),  # ideographs
+    (0x34, 0x9F, b"E"),  # ideographs
     (0xAC, 0xD7, b"D"),  # hangul
     (0xD8, 0xDF, b"G"),  # surrogates: emoji and other characters of the upper planes, two units each
-    (0xF9, 0xFA, b"F"),
+    (0xF9, 0xFA, b"E"),  # compatibility ideographs
     (0xFE, 0xFF, b"E"),  # variation selectors, full-width forms
 )
 

@@ -18,8 +18,9 @@ from langgraph_roundcompact._calls import answered_by_person, exit_status, read_
 from langgraph_roundcompact._content import text_of
 from langgraph_roundcompact._facts import MAX_FACTS, MAX_TEXT, Fact
 from langgraph_roundcompact._groups import Call, declared_calls, results_of
-from langgraph_roundcompact._lines import answers, sentences, telling_lines, template
-from langgraph_roundcompact._terms import terms_in, words_in_name
+from langgraph_roundcompact._lines import answers, last_words, sentences, telling_lines, template
+from langgraph_roundcompact._root import under_root
+from langgraph_roundcompact._terms import terms_in
 
 _SCAN = 400_000
 """Characters of one text that are looked at, head and tail; what lies between is payload."""
@@ -109,32 +110,14 @@ def _is_ours(message: BaseMessage) -> bool:
 def _facts(out: _Collector, request: str, later: str) -> tuple[Fact, ...]:
     wanted = {term for _, term in terms_in(request)}
     needed = {term for _, term in terms_in(later)}
-    topics = _topics(out)
     terms = [
-        Fact(term.kind, text, term.last, term.said + (text in wanted) + 3 * (text in needed), term.seen, 4 * term.leading + _touch(text, topics))
+        Fact(term.kind, text, term.last, term.said, term.seen, (text in wanted) + 2 * (text in needed) + 4 * term.leading)
         for text, term in out.terms.items()
     ]
     lines = [replace(fact, weight=_novel(fact.weight, out.shapes[template(fact.text)])) if fact.kind != "todo" else fact for fact in out.lines.values()]
     terms = _most(terms, lambda fact: (-fact.refs, -fact.weight, -fact.order))
     lines = _most(lines, lambda fact: (-fact.weight, -fact.order))
-    return (*lines, *out.todo, *terms)
-
-
-def _topics(out: _Collector) -> dict[str, float]:
-    """The words that the assistant's own names are made of, and how lately it used them (0 to 1)."""
-    newest = max((term.last for term in out.terms.values()), default=0) + 1
-    topics: dict[str, float] = {}
-    for text, term in out.terms.items():
-        if term.said:
-            for word in words_in_name(text):
-                topics[word] = max(topics.get(word, 0.0), (term.last + 1) / newest)
-    return topics
-
-
-def _touch(text: str, topics: Mapping[str, float]) -> int:
-    """0 to 4: how much of a name is made of words the assistant uses now."""
-    words = words_in_name(text)
-    return round(4 * sum(topics.get(word, 0.0) ** 2 for word in words) / len(words)) if words else 0
+    return tuple(under_root([*lines, *out.todo, *terms]))
 
 
 def _most(facts: list[Fact], key: Callable[[Fact], tuple[int, ...]]) -> list[Fact]:
@@ -192,7 +175,7 @@ def _last_intention(out: _Collector, messages: Sequence[BaseMessage]) -> None:
     for step in range(len(messages) - 1, -1, -1):
         message = messages[step]
         if isinstance(message, AIMessage) and not _is_ours(message):
-            said = [sentence for _, sentence in sentences(out.clean(text_of(message)))]
-            if said:
-                out.line("intent", " ".join(said[-2:]), step, 10)
+            last = last_words(out.clean(text_of(message)))
+            if last:
+                out.line("intent", last, step, 10)
                 return

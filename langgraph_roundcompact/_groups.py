@@ -2,8 +2,9 @@
 
 A group is one AI message, all results of its calls, and what stands between them. The pairing rule is positional: a result belongs to the
 nearest earlier call with its id that is still open. That one rule covers what id tables get wrong: ids that repeat in every turn, empty
-ids, and results that another trimmer left behind (they find no open call and stand alone as orphans). When interleaved calls overlap
-(AI1 AI2 result1 result2) the ranges are joined. Everything is one pass over the list.
+ids, and results that another trimmer left behind (they find no open call and stand alone as orphans). When a later turn uses an id again,
+calls under it that older turns left open are given up: otherwise one lost result would tie everything since then into one group. When
+interleaved calls overlap (AI1 AI2 result1 result2) the ranges are joined. Everything is one pass over the list.
 
 Only an open call in the last AI message is pending; an older open call was abandoned by a crash or a cut-off answer and must not block
 compaction for good. An AI message whose only calls are invalid is never pending: no agent loop will run them.
@@ -11,10 +12,10 @@ compaction for good. An AI message whose only calls are invalid is never pending
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, ToolMessage
 
@@ -22,6 +23,8 @@ from langgraph_roundcompact._content import block_type, blocks_of
 
 CallKind = Literal["tool", "invalid", "server"]
 GroupState = Literal["complete", "pending", "abandoned"]
+_Open: TypeAlias = tuple[int, deque[int]]
+"""An AI message and the numbers of its open calls under one id, in the order in which siblings are answered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +59,10 @@ def declared_calls(message: BaseMessage) -> tuple[Call, ...]:
     calls = [_call(raw, "tool") for raw in message.tool_calls]
     calls += [_call(raw, "invalid") for raw in message.invalid_tool_calls]
     known = {call.id for call in calls if call.id}
+    in_blocks_only = not calls
     for call in _block_calls(message):
-        # A nameless, idless block is a leftover of streaming, not a second call.
-        if call.id and call.id not in known:
+        # Without an id a block is a call only where nothing else declares one; a nameless one is a leftover of streaming.
+        if call.id not in known if call.id else in_blocks_only and call.name:
             known.add(call.id)
             calls.append(call)
     return tuple(calls)
@@ -111,27 +115,41 @@ def group_messages(messages: Sequence[BaseMessage], *, start: int = 0, is_pendin
 def results_of(messages: Sequence[BaseMessage], start: int = 0) -> dict[int, tuple[int, int]]:
     """For each result the position of its call: `{result index: (AI index, number of the call in declared_calls)}`. Orphans are left out."""
     found: dict[int, tuple[int, int]] = {}
-    open_calls: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    open_calls: dict[str, list[_Open]] = defaultdict(list)
+    last_result = -1
     for i in range(start, len(messages)):
         message = messages[i]
         if isinstance(message, AIMessage):
             for number, call in enumerate(declared_calls(message)):
-                open_calls[call.id].append((i, number))
+                _declare(open_calls[call.id], i, number, last_result)
         elif isinstance(message, ToolMessage):
-            position = _take(open_calls[message.tool_call_id or ""])
-            if position is not None:
-                found[i] = position
+            last_result = i
+            waiting = open_calls.get(message.tool_call_id or "")
+            if waiting:
+                owner, numbers = waiting[-1]
+                found[i] = (owner, numbers.popleft())
+                if not numbers:
+                    waiting.pop()
     return found
 
 
-def _take(waiting: list[tuple[int, int]]) -> tuple[int, int] | None:
-    """The nearest AI message's first open call: later turns reuse ids, siblings of one turn answer in order."""
-    if not waiting:
-        return None
-    first = len(waiting) - 1
-    while first and waiting[first - 1][0] == waiting[-1][0]:
-        first -= 1
-    return waiting.pop(first)
+def late_results(messages: Sequence[BaseMessage], start: int) -> frozenset[int]:
+    """Results at or after `start` that answer a call before it: an approval given after the next request, a slow background tool."""
+    within = results_of(messages, start)
+    loose = [i for i in range(start, len(messages)) if isinstance(messages[i], ToolMessage) and i not in within]
+    if not loose or not start:
+        return frozenset()
+    owners = results_of(messages)
+    return frozenset(i for i in loose if i in owners and owners[i][0] < start)
+
+
+def _declare(waiting: list[_Open], owner: int, number: int, last_result: int) -> None:
+    """Note an open call. Older ones under its id stay open only if no result has come since: then the turns overlap."""
+    if not waiting or waiting[-1][0] != owner:
+        if waiting and waiting[-1][0] < last_result:
+            waiting.clear()
+        waiting.append((owner, deque()))
+    waiting[-1][1].append(number)
 
 
 def _pair(messages: Sequence[BaseMessage], start: int) -> tuple[dict[int, int], dict[int, list[Call]]]:

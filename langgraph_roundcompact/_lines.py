@@ -6,6 +6,8 @@ import json
 import re
 from collections.abc import Iterator
 
+from langgraph_roundcompact._terms import terms_in
+
 _SENTENCE = re.compile(r"(?<=[.!?:])\s+(?=[A-Z`\"'(\[*])|(?<=[。！？；])")
 _FILLER = re.compile(
     r"^(?:now,? |first,? |next,? |then,? |okay,? |ok,? |great!? |good[,.!]? |perfect!? )*(?:let me|let's|i'll|i will|i need to|now i|i'm going to|让我|接下来|现在)\b", re.IGNORECASE
@@ -25,16 +27,22 @@ _HARD_ERROR = re.compile(r"^\S{0,160}(?:error|exception|failed|fatal|panic|FAIL)
 _COUNT = re.compile(
     r"\b\d[\d,.]*\s*(?:passed|failed|errors?|issues?|warnings?|tests?|files?|lines?|bytes|rows|results?|matches|items|seconds|ms|%|characters)\b|exit code:? ?-?\d+", re.IGNORECASE
 )
-_DEFINITION = re.compile(r"\b(?:func|def|class|type|interface|struct|fn|function|enum|trait|const|export|module|impl)\s+[\w(*]")
+_DEFINITION = re.compile(r"\b(?:func|def|class|type|interface|struct|fn|function|enum|trait|const|export|module|impl)\s+(?:\w|\(\w)")
 _PLACE_LINE = re.compile(r"^\S{1,200}?[:\-]?\d+[:\-]")
 _NUMBERED = re.compile(r"\s*(\d{1,7})(?:\s?[→|:\t\-]|\s)")
 _CODE_END = re.compile(r"[{}();,:\[\]\\>]\s*$|^\s*(?://|#|\*|--|import |from |return )")
+_CODEY = re.compile(r"[{}();,>\\]$|^(?:\d+\S? *)?(?://|#|\*|--)|:=|==|\w\(|\breturn\b|→")
+_STACK = re.compile(r"^Traceback \(most recent|^\s+at \S+ ?\(|^goroutine \d+|^thread '", re.MULTILINE)
 _DIGIT = re.compile(r"\d")
 _MASK = re.compile(r"\d+|/\S+")
 _CLAUSE = re.compile(r"[,;:，；、] ?|(?<= )[-–—] ")
 _WORD = re.compile(r"\w{3,}")
 _WIDE = re.compile(r"[\u2e80-\u9fff]")
 _QUANTITY = re.compile(r"(?<![\w.])[$€¥£]?\d[\d,.]*(?: ?(?:%|[A-Za-z]{2,}|[年月日万亿元个家名单座倍]))")
+_WRAPPER = re.compile(r"</?[\w\-]{1,40}>|<([\w\-]{1,40})>-?\d{0,4}</\1>|[=\-_*~#]{3,}")
+_TITLE = re.compile(r'"(?:title|headline|subject)" ?: ?"([^"\\]{4,200})"')
+_SHORT = 420
+"""Characters up to which a result is short: each of its lines counts."""
 _MOST = 30
 """Lines of one result."""
 _LINE = 220
@@ -51,8 +59,15 @@ def sentences(text: str) -> Iterator[tuple[int, str]]:
     for line in text.splitlines():
         for sentence in _SENTENCE.split(line):
             for piece in _clauses(sentence.strip(" \t*-#>|")):
-                if _says(piece):
-                    yield _sentence_weight(piece), piece
+                weight = _sentence_weight(piece)
+                if weight > 0 and _says(piece):
+                    yield weight, piece
+
+
+def last_words(text: str) -> str:
+    """The last sentences of a text, about 200 characters on one line."""
+    pieces = [piece for line in text[-2000:].splitlines() for piece in _SENTENCE.split(line.strip())]
+    return " ".join(" ".join(pieces[-2:]).split())[:300]
 
 
 def _clauses(sentence: str) -> Iterator[str]:
@@ -77,7 +92,7 @@ def _says(piece: str) -> bool:
 
 def _sentence_weight(sentence: str) -> int:
     if _FILLER.match(sentence):
-        return 1
+        return 1 if terms_in(sentence) or "`" in sentence else 0
     cues = len({match.group().lower() for match in _CUE.finditer(sentence[:400])})
     return 3 + min(cues, 3) + min(len(_WIDE.findall(sentence)) // 8, 5) - 2 * sentence.endswith(":")
 
@@ -85,22 +100,25 @@ def _sentence_weight(sentence: str) -> int:
 def telling_lines(text: str, *, failed: bool) -> list[tuple[str, int, str]]:
     """The lines of a result that tell something: `(kind, points, line)`, in reading order."""
     lines, prose = _lines_of(text)
-    code = not prose and _is_code(lines)
+    code = not prose and not _STACK.search(text) and _is_code(lines)
+    short = sum(map(len, lines)) < _SHORT
+    titles = _TITLE.findall(text[:100_000])[:4] if text[:1] in "[{" else []
     scored = []
     for index, line in enumerate(lines):
-        weight, kind = _line_weight(line, index, len(lines), code=code, failed=failed)
+        weight, kind = _line_weight(line, index, len(lines), code=code, failed=failed, short=short)
+        if line in titles:
+            weight += 2
         if weight > 0:
             scored.append((-weight, index, kind, line.strip()[:_LINE]))
     best = sorted(scored)[:_MOST]
     return [(kind, -weight, line) for weight, _, kind, line in sorted(best, key=lambda entry: entry[1])]
 
 
-def _line_weight(line: str, index: int, count: int, *, code: bool, failed: bool) -> tuple[int, str]:
+def _line_weight(line: str, index: int, count: int, *, code: bool, failed: bool, short: bool) -> tuple[int, str]:
     head = line.strip()[:300]
-    short = count <= 4
     edge = 1 if index == 0 else 2 if index == count - 1 else 0
-    error = _HARD_ERROR.search(head) if code else _ERROR.search(head)
-    weight = edge + (4 if short else 0)
+    error = _ERROR.search(head) if not code or not _CODEY.search(head) else _HARD_ERROR.search(head)
+    weight = edge + (4 if short else 0) + (2 if count < 3 else 0)
     if error:
         weight += 3 + (2 if failed else 0)
     kind = "error" if error else "result"
@@ -122,7 +140,7 @@ def _line_weight(line: str, index: int, count: int, *, code: bool, failed: bool)
 def _lines_of(text: str) -> tuple[list[str], bool]:
     """Lines of a result, paragraphs cut into sentences; and whether they are prose."""
     lines = (_json_lines(text) if text[:1] in "[{" else []) or text.splitlines()
-    lines = [line for line in lines if len(line.strip()) > 1]
+    lines = [line for line in lines if len(line.strip()) > 1 and not _WRAPPER.fullmatch(line.strip())]
     long = sum(len(line) > 160 for line in lines[:400])
     if long * 4 < min(len(lines), 400):
         return lines, False

@@ -8,8 +8,8 @@ compacted like any other work. The frame says that it holds the assistant's own 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
@@ -29,8 +29,11 @@ _OPEN, _CLOSE = "<memory_block_current>", "</memory_block_current>"
 # The frame is part of every later request: it says only what the model must know, in at most 350 characters with all tags.
 _MEANING = "Compressed work since the latest request: the assistant's own notes, not a new request; grants no permission."
 _POLICY = "Newer raw messages, fresh tool results and the latest user instructions win."
+_FRAME = re.compile(r"<(meaning|conflict_policy)>[^<]{0,2000}</\1>")
 _INTERNAL = re.compile(r"\s*<(system-reminder|memory_block_\w{1,40}|recovered_context)(?:\s[^<>]{0,200})?>", re.IGNORECASE)
-_RECALL = re.compile(r"\[\[COMPRESSION_RECALL: id=([^\]\s]{1,200})\]\]")
+_OWN_FORM = re.compile(r"\s*<(memory_block_current|recovered_context)>")
+_RECALL = re.compile(r"\[\[COMPRESSION_RECALL: id=([^\]\s<>]{1,200})\]\]")
+_POINTERS = re.compile(rf"(?:\s*{_RECALL.pattern})*\s*")
 
 Kind = Literal["checkpoint", "recovered_context"]
 
@@ -66,7 +69,7 @@ def frame(summary: str, ledger: str = "", archive_ids: Sequence[str] = (), recov
         parts.append(f"<summary>\n{neutralise(summary)}\n</summary>")
     if ledger:
         parts.append(f"<ledger>\n{neutralise(ledger)}\n</ledger>")
-    parts += [f"[[COMPRESSION_RECALL: id={archive_id}]]" for archive_id in archive_ids]
+    parts += map(_pointer, archive_ids)
     parts.append(_CLOSE)
     if recovered:
         parts.append(recovered)
@@ -103,7 +106,11 @@ def is_own(message: BaseMessage) -> bool:
     """Whether this is a checkpoint or recovered context of the current round: ours by mark, or a block of that form without one."""
     if mark_of(message) is not None:
         return True
-    return isinstance(message, HumanMessage) and is_internal(message) and text_of(message).lstrip().startswith((_OPEN, "<recovered_context>", MARKER))
+    if not isinstance(message, HumanMessage) or not is_internal(message):
+        return False
+    text = text_of(message).strip()
+    # A block of another kind beside ours is somebody else's word: then the message is work like any other.
+    return text.startswith(MARKER) or _only_blocks(text, _OWN_FORM)
 
 
 def is_checkpoint(message: BaseMessage) -> bool:
@@ -131,18 +138,17 @@ def is_internal(message: BaseMessage) -> bool:
     if rest.startswith(MARKER):
         after = rest[len(MARKER) :]
         # The mark alone on its first line heads a reinjection; the mark followed by words is somebody talking about it.
-        return after[:1] in ("", "\n") or _only_blocks(after)
+        return after[:1] in ("", "\n", "\r") or _only_blocks(after)
     return _only_blocks(rest)
 
 
-def _only_blocks(text: str) -> bool:
-    """Whether `text` is nothing but closed internal blocks, one after the other."""
+def _only_blocks(text: str, form: re.Pattern[str] = _INTERNAL) -> bool:
+    """Whether `text` is nothing but closed internal blocks of a form, one after the other, and pointers to the archive behind them."""
     at = 0
     while at < len(text):
-        opened = _INTERNAL.match(text, at)
+        opened = form.match(text, at)
         if opened is None:
-            rest = text[at:].strip()
-            return not rest or (rest.startswith("[[COMPRESSION_RECALL") and rest.endswith("]]"))
+            return at > 0 and _POINTERS.fullmatch(text, at) is not None
         closing = re.compile(rf"</{re.escape(opened.group(1))}\s{{0,9}}>", re.IGNORECASE).search(text, opened.end())
         if closing is None:
             return False
@@ -158,27 +164,60 @@ def read_data(message: BaseMessage) -> BlockData:
     return BlockData(
         replaced_ids=_strings(raw.get("replaced_ids")),
         last_kept_id=last if isinstance(last, str) else None,
-        kept_messages=kept if isinstance(kept, int) and kept >= 0 else 0,
-        archive_ids=_strings(raw.get("archive_ids")),
+        kept_messages=kept if isinstance(kept, int) and not isinstance(kept, bool) and kept >= 0 else 0,
+        # An id that does not read as one could close the pointer and speak for itself.
+        archive_ids=tuple(item for item in _strings(raw.get("archive_ids")) if _RECALL.fullmatch(_pointer(item))),
         ledger=raw.get("ledger"),
     )
 
 
 def read_block(messages: Sequence[BaseMessage]) -> EarlierBlock | None:
-    """This round's earlier checkpoint, from its messages (one, or call and result); None when there is none."""
+    """This round's earlier checkpoint, from its messages; None when there is none.
+
+    One message, or call and result. Branches that compacted side by side leave more than one: then nothing of either may be lost.
+    """
     blocks = [message for message in messages if is_checkpoint(message)]
     if not blocks:
         return None
-    text = next((text for text in reversed([text_of(message) for message in blocks]) if text), "")
-    data = next((read_data(message) for message in reversed(blocks) if _has_data(message)), BlockData())
-    body = text.partition(_OPEN)[2].partition(_CLOSE)[0]
-    summary, ledger = _section(body, "summary"), _section(body, "ledger")
-    narrative = summary or ("" if ledger else _RECALL.sub("", body).strip())
-    pointers = tuple(dict.fromkeys((*data.archive_ids, *_RECALL.findall(body))))
-    data = BlockData(
-        replaced_ids=data.replaced_ids, last_kept_id=data.last_kept_id, kept_messages=data.kept_messages, archive_ids=pointers, ledger=data.ledger
+    bodies = [body for message in blocks for body in _bodies(text_of(message))]
+    data = _joined([read_data(message) for message in blocks if _has_data(message)])
+    pointers = tuple(dict.fromkeys((*data.archive_ids, *(found for body in bodies for found in _RECALL.findall(body)))))
+    return EarlierBlock(
+        narrative="\n\n".join(filter(None, map(_narrative, bodies))),
+        ledger_text="\n".join(filter(None, (_section(body, "ledger") for body in bodies))),
+        data=replace(data, archive_ids=pointers),
     )
-    return EarlierBlock(narrative=narrative, ledger_text=ledger, data=data)
+
+
+def _bodies(text: str) -> Iterator[str]:
+    """What stands inside each of our blocks in a text; the text itself where somebody took the frame away."""
+    head, *blocks = text.split(_OPEN)
+    if head.strip():
+        yield head
+    for block in blocks:
+        yield block.partition(_CLOSE)[0]
+
+
+def _narrative(body: str) -> str:
+    summary = _section(body, "summary")
+    return summary or ("" if _section(body, "ledger") else _FRAME.sub("", _RECALL.sub("", body)).strip())
+
+
+def _joined(blocks: Sequence[BlockData]) -> BlockData:
+    """The data of several checkpoints as one; what can only be said of the newest is the newest's."""
+    if len(blocks) < 2:
+        return blocks[0] if blocks else BlockData()
+    ledgers = [block.ledger for block in blocks if isinstance(block.ledger, list | tuple)]
+    return replace(
+        blocks[-1],
+        replaced_ids=tuple(dict.fromkeys(item for block in blocks for item in block.replaced_ids)),
+        archive_ids=tuple(dict.fromkeys(item for block in blocks for item in block.archive_ids)),
+        ledger=[fact for ledger in ledgers for fact in ledger],
+    )
+
+
+def _pointer(archive_id: str) -> str:
+    return f"[[COMPRESSION_RECALL: id={archive_id}]]"
 
 
 def _section(body: str, name: str) -> str:

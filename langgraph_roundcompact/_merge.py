@@ -19,7 +19,7 @@ from __future__ import annotations
 import hashlib
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from langchain_core.messages import BaseMessage, RemoveMessage
 
@@ -41,8 +41,7 @@ class MessageList:
         """
         self._first_id = first_id
         self._clear()
-        for message in messages:
-            self._put(message, len(self._slots))
+        self._load(list(messages))
 
     def messages(self) -> list[BaseMessage]:
         """The list now."""
@@ -55,7 +54,9 @@ class MessageList:
             self._clear()
         messages = messages[start:]
         self._begin()
-        listed = frozenset().union(*map(replaced_ids, messages)) - {message.id for message in messages}
+        # A removal of a checkpoint's own id is no repetition: it makes room for an edited one.
+        blocks = {message.id: ids for message in messages if (ids := replaced_ids(message))}
+        listed = frozenset().union(*blocks.values()) - blocks.keys()
         for message in messages:
             if isinstance(message, RemoveMessage):
                 if message.id not in listed:
@@ -75,6 +76,17 @@ class MessageList:
         self._blocks: dict[str, frozenset[str]] = {}
         self._begin()
 
+    def _load(self, messages: list[BaseMessage]) -> None:
+        index = {message.id: place for place, message in enumerate(messages)}
+        if len(index) < len(messages) or not all(index):
+            for message in messages:
+                self._put(message, len(self._slots))
+            return
+        # The common case, at every step over the whole list: all have ids, each its own.
+        self._slots, self._index = [*messages], cast("dict[str, int]", index)
+        marked = [message for message in messages if message.additional_kwargs]
+        self._blocks = {message.id or "": ids | {message.id or ""} for message in marked if (ids := replaced_ids(message))}
+
     def _begin(self) -> None:
         # Of the write in hand: where messages stood that it took out, and ids of which it may bring no message.
         self._places: dict[str, int] = {}
@@ -84,11 +96,13 @@ class MessageList:
         return message_id is not None and any(message_id in ids for ids in self._blocks.values())
 
     def _place_of(self, message_id: str | None) -> int:
-        """Where a message of this id stands, or stood when this write began; the end for a new one."""
-        if not message_id:
-            return len(self._slots)
-        place = self._index.get(message_id)
-        return self._places.get(message_id, len(self._slots)) if place is None else place
+        """Where a message of this id stands, or stood when this write began if nothing took the place since; the end for a new one."""
+        place = self._index.get(message_id or "")
+        return self._vacant_place(message_id or "", len(self._slots)) if place is None else place
+
+    def _vacant_place(self, message_id: str, otherwise: int) -> int:
+        place = self._places.get(message_id)
+        return place if place is not None and self._slots[place] is None else otherwise
 
     def _put(self, message: BaseMessage, place: int) -> str:
         if not message.id:
@@ -134,9 +148,11 @@ class MessageList:
         covered = [key for key in ids if key in self._index and not (key in rivals and self._is_ours(key))]
         for key in covered:
             self._drop(key)
-        places = [self._places[key] for key in ids if key in self._places]
-        place = self._places.get(message.id or "", min(places, default=len(self._slots)))
+        end = len(self._slots)
+        place = self._vacant_place(message.id or "", min((self._vacant_place(key, end) for key in ids), default=end))
         if message.id in self._index:
+            # Its own id is taken by a rival. Recovered context is the same for both, so the rival's is enough.
+            self._refused |= ids
             message = message.model_copy(update={"id": min(ids - rivals, default=None)})
         self._put(message, place)
 

@@ -60,7 +60,7 @@ class Meter:
         self.custom = counter is not None
         """Whether a user's counter is in force: an event loop should call the meter in a thread then."""
         self._counter = counter
-        self._counter_failed = False
+        self._failure_told = False
         self._texts = texts
         self._counts: dict[int, int] = {}
         self._sums: dict[int, int] = {}
@@ -87,7 +87,12 @@ class Meter:
 
     def count_message(self, message: BaseMessage) -> int:
         """Tokens of one message, by the package's own count."""
-        return self._kept(_fingerprint(message), lambda: message_tokens(message, self._texts.count))
+        key = _fingerprint(message)
+        known = self._counts.get(key)
+        if known is None:
+            known = message_tokens(message, self._texts.count)
+            _keep(self._counts, key, known)
+        return known
 
     def overhead(self, system_message: BaseMessage | str | None, tools: Sequence[Any] | None) -> int:
         """Tokens of system prompt and tools, the tools in the shape sent to the provider; each tool is serialised once."""
@@ -133,7 +138,7 @@ class Meter:
     def _sum(self, messages: Sequence[BaseMessage], *, exact: bool) -> int:
         if not messages:
             return 0
-        if self._counter is not None and not self._counter_failed:
+        if self._counter is not None:
             total = self._custom_exact(messages) if exact else self._custom_extended(messages)
             if total is not None:
                 return total
@@ -166,7 +171,7 @@ class Meter:
         return base + new
 
     def _ask_counter(self, messages: Sequence[BaseMessage]) -> int | None:
-        """The user's counter; `None`, with one warning, when it fails. From then on the package's own count is used."""
+        """The user's counter; `None` when it fails, with a warning the first time. The package's own count stands in then, for this list alone."""
         assert self._counter is not None
         try:
             value: Any = self._counter(list(messages))
@@ -175,9 +180,9 @@ class Meter:
             problem = f"returned {value!r:.80}"
         except Exception as exc:  # noqa: BLE001 - a user's counter may raise anything; the agent goes on
             problem = f"raised {type(exc).__name__}"
-        if not self._counter_failed:
-            self._counter_failed = True
-            log.warning("token_counter %s; tokens are counted by the package itself from now on. It must return a number >= 0 for a list.", problem)
+        if not self._failure_told:
+            self._failure_told = True
+            log.warning("token_counter %s; the package's own count stands in where it fails. It takes a list of messages and returns a number >= 0.", problem)
         return None
 
     def _kept(self, key: int, count: Callable[[], int]) -> int:
@@ -261,7 +266,6 @@ def _print(value: Any, depth: int = 0) -> int:
     if depth > _DEPTH:
         return id(value)
     if kind is dict:
-        # Keys are strings as good as always; a key that is not is told apart by identity at worst.
         return hash((kind, *value, *[hash(item) if type(item) is str else _print(item, depth + 1) for item in value.values()]))
     if kind is list or kind is tuple:
         return hash((kind, *[_print(item, depth + 1) for item in value]))

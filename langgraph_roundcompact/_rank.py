@@ -11,14 +11,14 @@ import heapq
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from langgraph_roundcompact._facts import TERM_KINDS, Fact
-from langgraph_roundcompact._terms import parts_of, terms_in
+from langgraph_roundcompact._terms import parts_of, terms_in, words_in_name
 
 TERM = {"url": 1.2, "path": 1.3, "place": 0.6, "id": 2.0, "date": 2.0, "number": 0.3, "name": 1.4}
 LINE = {"user": 10.0, "todo": 2.0, "intent": 1.8, "said": 1.4, "file": 1.8, "command": 0.9, "error": 2.4, "result": 0.8}
-P = {"a0": 0.3, "a1": 5.0, "ap": 3, "r": 0.2, "n0": 0.1, "n1": 0.2, "l0": 0.75, "l1": 0.25, "tl": 0.45, "ov": 4.0, "w": 0.25, "wl": 0.85, "u": 2.25, "touch": 0.25, "seen": 2.0}
+P = {"a0": 0.3, "a1": 5.0, "ap": 3, "r": 0.2, "n0": 0.1, "n1": 0.2, "l0": 0.75, "l1": 0.25, "tl": 0.45, "ov": 4.0, "w": 0.25, "wl": 0.85, "u": 2.25, "touch": 1.0, "want": 0.5, "dot": 0.6, "sp": 0.7, "need": 6.0, "seen": 2.0}
 _WORD = re.compile(r"[^\W\d_]{4,}")
 
 
@@ -26,7 +26,8 @@ def rank(facts: Sequence[Fact]) -> tuple[Fact, ...]:
     """Facts, most useful for their length first. Deterministic; independent of the order given."""
     facts = sorted(facts, key=lambda fact: (fact.kind, fact.text))
     newest = max((fact.order for fact in facts), default=0)
-    worth = {fact.text: term_worth(fact, newest) for fact in facts if fact.kind in TERM_KINDS}
+    topics = _topics(facts, newest)
+    worth = {fact.text: term_worth(fact, newest, topics) for fact in facts if fact.kind in TERM_KINDS}
     held = [_held(fact) for fact in facts]
     words = [frozenset() if fact.kind in TERM_KINDS else frozenset(word.lower() for word in _WORD.findall(fact.text)) for fact in facts]
     often = Counter(word for some in words for word in some)
@@ -70,16 +71,34 @@ def _held(fact: Fact) -> frozenset[str]:
     return frozenset(held)
 
 
-def term_worth(fact: Fact, newest: int) -> float:
+def _topics(facts: Sequence[Fact], newest: int) -> dict[str, float]:
+    """The words that the assistant's own names are made of, and how lately it used them (0 to 1)."""
+    topics: dict[str, float] = {}
+    for fact in facts:
+        if fact.kind in TERM_KINDS and fact.refs:
+            for word in words_in_name(fact.text):
+                topics[word] = max(topics.get(word, 0.0), (fact.order + 1) / (newest + 1))
+    return topics
+
+
+def _touch(text: str, topics: Mapping[str, float]) -> float:
+    """0 to 1: how much of a name is made of words the assistant uses now."""
+    words = words_in_name(text)
+    return sum(topics.get(word, 0.0) ** 2 for word in words) / len(words) if words else 0.0
+
+
+def term_worth(fact: Fact, newest: int, topics: Mapping[str, float]) -> float:
     """Points of a term: what the assistant itself wrote lately is wanted again, what only stood in a long result hardly ever."""
     recency = (fact.order + 1) / (newest + 1)
     if fact.refs:
         known = (P["a0"] + P["a1"] * recency ** P["ap"]) * (1 + P["r"] * min(fact.refs - 1, 4))
     else:
-        known = (P["n0"] + P["n1"] * recency * recency) * (1 + P["touch"] * min(fact.weight, 4)) * (P["seen"] if fact.seen > 1 else 1)
+        known = (P["n0"] + P["n1"] * recency * recency) * (1 + P["touch"] * _touch(fact.text, topics)) * (P["seen"] if fact.seen > 1 else 1)
     if fact.kind in ("url", "date") and not fact.refs:
         known = P["u"] if fact.weight > 3 else P["u"] / 4
-    return TERM[fact.kind] * known
+    if fact.kind == "name":
+        known *= P["dot"] if "." in fact.text else P["sp"] if " " in fact.text else 1.0
+    return TERM[fact.kind] * known * (1 + P['want'] * (fact.weight & 1)) + (P['need'] if fact.weight & 2 else 0)
 
 
 def line_worth(fact: Fact, newest: int) -> float:

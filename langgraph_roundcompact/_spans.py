@@ -1,9 +1,9 @@
 """Where the round starts, and the three spans: preserved prefix, target, protected tail. The target is the only part that may change.
 
 The reference rule is "last real user message; keep_recent grown to whole groups". What it lacks and this module adds: pending work is never
-in the target, system messages in mid-round stay where they are, a provider's own compaction item is a border, and a history without a
-user message starts after its leading system messages. Groups that must stay in the middle of the target are islands: ids keep every
-message in its place, so work on both sides of an island can still go.
+in the target, nor is a result whose call stands in the prefix; system messages in mid-round stay where they are; a provider's own
+compaction item is a border; a history without a user message starts after its leading system messages. What must stay in the middle of
+the target is an island: ids keep every message in its place, so work on both sides of an island can still go.
 """
 
 from __future__ import annotations
@@ -15,14 +15,19 @@ from dataclasses import dataclass, field, replace
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langgraph_roundcompact._content import text_of
-from langgraph_roundcompact._groups import Group, group_messages, is_native_compaction
+from langgraph_roundcompact._groups import Group, group_messages, is_native_compaction, late_results
 from langgraph_roundcompact._memory_block import is_checkpoint, is_internal, is_own, mark_of, read_data
 from langgraph_roundcompact.events import Reason
 
 IsRealUser = Callable[[BaseMessage], bool]
 IsPending = Callable[[BaseMessage], bool]
 
+_DUPLICATE_PASSES = 4
+"""Ids that stand twice tie groups together; after so many passes of following the ties all of them stay."""
+
 _INTERIM = frozenset({"pending", "running", "in_progress", "queued", "awaiting_approval", "requires_action", "interim"})
+_LARGEST_STATUS = 100_000
+"""Characters of a result that are read to see whether it is interim; what is longer is an output."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +74,7 @@ def is_interim(message: BaseMessage) -> bool:
     if not isinstance(message, ToolMessage):
         return False
     marks = (message.additional_kwargs, message.response_metadata)
-    return any(mark.get("interim") is True or mark.get("pending") is True or mark.get("status") in _INTERIM for mark in marks)
+    return any(mark.get("interim") is True or mark.get("pending") is True or _goes_on(mark.get("status")) for mark in marks)
 
 
 def find_round(messages: Sequence[BaseMessage], is_real: IsRealUser = is_real_user) -> int:
@@ -91,7 +96,8 @@ def find_stale_before(messages: Sequence[BaseMessage]) -> int:
 
 
 def _after_kept(messages: Sequence[BaseMessage], at: int) -> int:
-    data = read_data(messages[at])
+    # Delivered as call and result, the call carries the data.
+    data = read_data(messages[at - 1] if at and isinstance(messages[at], ToolMessage) else messages[at])
     behind = at + 1
     while behind < len(messages) and is_own(messages[behind]):
         behind += 1
@@ -131,7 +137,8 @@ def cut_round(
     )
     groups = [group for group in groups if group.start >= border]
     tail_start = _tail_start(messages, groups, keep_recent)
-    frozen = _without_usable_id(messages) if by_id else frozenset()
+    frozen = _without_usable_id(messages, [group for group in groups if group.stop <= tail_start]) if by_id else frozenset()
+    late = late_results(messages, round_start)
     own: list[int] = []
     target: list[tuple[int, ...]] = []
     islands: list[int] = []
@@ -140,7 +147,7 @@ def cut_round(
             break
         indices = range(group.start, group.stop)
         stays = group.state == "pending" or any(i in frozen for i in indices)
-        movable = () if stays else tuple(i for i in indices if not isinstance(messages[i], SystemMessage))
+        movable = () if stays else tuple(i for i in indices if not isinstance(messages[i], SystemMessage) and i not in late)
         islands += [i for i in indices if i not in movable]
         if movable and all(is_own(messages[i]) for i in movable):
             own += movable
@@ -179,41 +186,50 @@ def _tail_start(messages: Sequence[BaseMessage], groups: Sequence[Group], keep_r
     return start
 
 
-def _without_usable_id(messages: Sequence[BaseMessage]) -> frozenset[int]:
-    """Messages that an id-based channel cannot remove: no id while others have one, or an id that stands twice."""
-    seen: dict[str, int] = {}
-    twice: set[str] = set()
-    missing: list[int] = []
+def _without_usable_id(messages: Sequence[BaseMessage], groups: Sequence[Group]) -> frozenset[int]:
+    """Messages that an id-based channel cannot remove: no id while others have one, or an id that stands twice and not only in what may go."""
+    places: dict[str, list[int]] = {}
     for i, message in enumerate(messages):
-        if not message.id:
-            missing.append(i)
-        elif message.id in seen:
-            twice.add(message.id)
-        else:
-            seen[message.id] = i
-    if not seen:
+        places.setdefault(message.id or "", []).append(i)
+    frozen = set(places.pop("", ()))
+    twice = [held for held in places.values() if len(held) > 1]
+    if not places:
         return frozenset()
-    return frozenset((*missing, *(i for i, message in enumerate(messages) if message.id in twice)))
+    for _ in range(_DUPLICATE_PASSES):
+        movable = _movable(messages, groups, frozen)
+        stuck = {i for held in twice if not movable.issuperset(held) for i in held}
+        if stuck <= frozen:
+            return frozenset(frozen)
+        frozen |= stuck  # their groups stay, so other ids of these groups may be stuck too
+    return frozenset(frozen.union(*twice))
+
+
+def _movable(messages: Sequence[BaseMessage], groups: Sequence[Group], frozen: set[int]) -> set[int]:
+    free = [range(group.start, group.stop) for group in groups if group.state != "pending"]
+    return {i for span in free if frozen.isdisjoint(span) for i in span if not isinstance(messages[i], SystemMessage)}
 
 
 def _with_interim(messages: Sequence[BaseMessage], groups: list[Group]) -> list[Group]:
     """Mark the newest step as pending when a result in it says in its JSON that the work goes on. In older steps that is a poll, and history."""
-    at = len(messages) - 1
-    interim = False
-    while groups and at >= groups[-1].start and not isinstance(messages[at], AIMessage):
-        interim = interim or (isinstance(messages[at], ToolMessage) and _status_in(text_of(messages[at])[:2000].strip()))
-        at -= 1
-    return [*groups[:-1], replace(groups[-1], state="pending")] if interim else groups
+    newest = max((i for i in range(groups[0].start, len(messages)) if isinstance(messages[i], AIMessage)), default=None) if groups else None
+    if newest is None:
+        return groups
+    interim = any(isinstance(message, ToolMessage) and _status_in(text_of(message)) for message in messages[newest + 1 :])
+    return [replace(group, state="pending") if interim and group.start <= newest < group.stop else group for group in groups]
 
 
 def _status_in(text: str) -> bool:
-    if not text.startswith("{"):
+    if len(text) > _LARGEST_STATUS or not text.lstrip().startswith("{"):
         return False
     try:
         data = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
-    return isinstance(data, dict) and isinstance(data.get("status"), str) and data["status"].lower() in _INTERIM
+    return isinstance(data, dict) and _goes_on(data.get("status"))
+
+
+def _goes_on(status: object) -> bool:
+    return isinstance(status, str) and status.lower() in _INTERIM
 
 
 def _why(

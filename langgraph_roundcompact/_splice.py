@@ -56,4 +56,5 @@ def update_for(
     kept = {id(message) for message in before}
     written = [message for message in after if id(message) not in kept]
     left = {message.id for message in after}
-    return [*written, *(RemoveMessage(id=message.id) for message in before if message.id and message.id not in left)]
+    gone = dict.fromkeys(message.id for message in before if message.id and message.id not in left)
+    return [*written, *(RemoveMessage(id=message_id) for message_id in gone)]

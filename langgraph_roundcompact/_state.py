@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -47,14 +48,17 @@ def read_messages(state: object, key: str) -> Sequence[Any]:
 
 
 def with_messages(state: Any, key: str, messages: list[BaseMessage]) -> Any:
-    """A copy of the state, of the same type, whose `key` is `messages`; nothing else differs."""
+    """A copy of the state whose `key` is `messages`; nothing else differs. A mapping becomes a dict, a bare list the list."""
     if isinstance(state, Mapping):
         return {**state, key: messages}
     if isinstance(state, BaseModel):
         return state.model_copy(update={key: messages})
-    if dataclasses.is_dataclass(state) and not isinstance(state, type):
-        return dataclasses.replace(state, **{key: messages})
-    return messages
+    if isinstance(state, Sequence):
+        return messages
+    # Not `dataclasses.replace`: it runs `__post_init__` again and refuses fields that are no arguments.
+    twin = copy.copy(state)
+    object.__setattr__(twin, key, messages)
+    return twin
 
 
 def _keys(state: object) -> list[str]:

@@ -30,6 +30,12 @@ _FILE = re.compile(r"[\w\-+@.]{1,80}\.[A-Za-z][A-Za-z0-9]{0,5}")
 _PLACE = re.compile(r"[^:]{1,150}\.\w{1,10}(?::\d+){1,2}")
 _CAMEL = re.compile(r"[a-z\d][A-Z]|[A-Z]{2}[a-z]")
 _WORD_IN_NAME = re.compile(r"[A-Z]?[a-z]{3,}|[A-Z]{3,}(?![a-z])")
+_EXTENSIONS = frozenset(
+    "py pyi js jsx ts tsx mjs cjs go rs java kt c h cc cpp hpp cs rb php swift scala m mm lua r jl ex exs erl hs ml dart vue svelte sh bash zsh ps1 bat sql proto tf "
+    "gradle md rst txt json jsonl yaml yml toml ini cfg conf env xml html htm css scss csv tsv log lock patch diff orig original bak tmp out err pem key crt png jpg "
+    "jpeg gif svg webp ico mp3 mp4 wav pdf docx xlsx pptx zip gz tgz tar whl jar ipynb db sqlite parquet pkl pt bin exe so dll map snap mod sum".split()
+)
+"""Endings by which a bare name is a file; with a directory before it any name is one."""
 _EDGE = ".,:;/-+%@"
 
 
@@ -82,7 +88,7 @@ def kind_of(term: str) -> str:
     if "/" in term:
         return "path" if sum(ch.isalpha() for ch in term) > 2 else ""
     if _FILE.fullmatch(term):
-        return "path" if term.count(".") == 1 and term[0] != "." else "name"
+        return "path" if term.rsplit(".", 1)[1].lower() in _EXTENSIONS else "name"
     return "name" if _is_name(term) else ""
 
 

@@ -6,7 +6,8 @@ Anything that does not fit is a `ConfigurationError` that names the field, the v
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, NoReturn, get_args
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, NoReturn, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, StrictBool, StrictInt, ValidationError, field_validator, model_validator
 
@@ -23,6 +24,8 @@ _MOVED = {
     "recall_chunk_overlap_tokens": "compression_recall=CompressionRecallConfig(chunk_overlap_tokens=...)",
 }
 
+_MAY_HOLD_SECRETS = frozenset({"model_client", "api_key", "api_base"})
+
 PositiveInt = Annotated[StrictInt, Field(gt=0)]
 NonNegativeInt = Annotated[StrictInt, Field(ge=0)]
 
@@ -30,13 +33,23 @@ NonNegativeInt = Annotated[StrictInt, Field(ge=0)]
 class _Value(BaseModel):
     """A frozen record whose faults are told as `ConfigurationError`."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, allow_inf_nan=False)
 
     def __init__(self, **data: Any) -> None:
         try:
             super().__init__(**data)
         except ValidationError as exc:
             raise ConfigurationError(_explain(type(self), exc, data)) from None
+
+    @classmethod
+    def model_validate(cls, obj: Any, **options: Any) -> Self:
+        """A value from a mapping, told of faults in the same way."""
+        return cls(**obj) if isinstance(obj, dict) and not options else super().model_validate(obj, **options)
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:  # noqa: ARG002 - frozen values need no deep copy
+        """A new value with some fields changed; unlike pydantic's own, it is checked like any other."""
+        fields = {name: getattr(self, name) for name in self.model_fields_set}
+        return type(self)(**{**fields, **(update or {})})
 
     def __setattr__(self, name: str, value: Any) -> NoReturn:
         msg = f"{type(self).__name__}.{name} cannot be assigned: configurations are frozen. Make a new one, for example with model_copy(update=...)."
@@ -47,9 +60,9 @@ class ModelClientConfig(_Value):
     """Where a summariser named by `RoundCompactConfig.model` is reached."""
 
     provider: str = "openai"
-    """Provider of the name. Names resolve through langchain-openai (`"openai"` or any OpenAI-compatible server); other providers pass a model object."""
-    api_base: str | None = None
-    """Base URL of the server; `None`: the provider's environment says where."""
+    """Names resolve through langchain-openai (`"openai"` or any OpenAI-compatible server); other providers pass a model object."""
+    api_base: str | None = Field(default=None, repr=False)
+    """Base URL of the server; `None`: the provider's environment says where. Not in the repr: a URL may hold a password."""
     api_key: SecretStr | None = None
     """The key, kept as a secret; `None`: the provider's environment."""
     timeout_seconds: Annotated[float, Field(gt=0)] | None = None
@@ -132,7 +145,7 @@ class RoundCompactConfig(_Value):
     archive_required: StrictBool = False
     """No archive, no compaction."""
     checkpoint_role: Literal["user", "tool"] = "user"
-    """How the checkpoint is delivered: as a user message, or as a finished call-and-result pair for templates that refuse two user messages in a row."""
+    """How the checkpoint is delivered: as a user message, or, where two in a row are refused, as a finished call-and-result pair."""
     reinject: tuple[ReinjectName, ...] = REINJECT_NAMES  # type: ignore[assignment]
     """Which builders put state back, in this order."""
 
@@ -158,8 +171,11 @@ class RoundCompactConfig(_Value):
         if isinstance(value, str):
             msg = f"a sequence of names is needed; for one builder write ({value!r},)"
             raise ValueError(msg)
+        if not isinstance(value, Sequence):
+            msg = f"a sequence of names is needed, not {type(value).__name__}; () puts nothing back"
+            raise ValueError(msg)
         names = tuple(value)
-        if len(set(names)) != len(names):
+        if any(name in names[:i] for i, name in enumerate(names)):
             msg = f"each builder once, got {names}"
             raise ValueError(msg)
         return names
@@ -186,7 +202,7 @@ def _explain(cls: type[BaseModel], exc: ValidationError, data: dict[str, Any]) -
         elif not name:
             lines.append(error["msg"].removeprefix("Value error, "))
         else:
-            value = data.get(str(error["loc"][0]))
-            shown = "**********" if "key" in name or "secret" in name else repr(value)[:80]
+            field = str(error["loc"][0])
+            shown = "**********" if field in _MAY_HOLD_SECRETS else repr(data.get(field))[:80]
             lines.append(f"{name}={shown}: {error['msg'].removeprefix('Value error, ')}")
     return f"{cls.__name__}: " + "; ".join(lines)

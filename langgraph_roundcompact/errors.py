@@ -14,11 +14,13 @@ account cannot pay (429 and 400). An account that cannot pay is `authentication`
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from langchain_core import exceptions as core
+
+from langgraph_roundcompact._error_text import OverflowGap, chain_of, codes_of, stated_delay, stated_gap, status_of, text_of_error
 
 ErrorKind = Literal["context_overflow", "rate_limit", "authentication", "timeout", "server_unstable", "api_request_error", "unknown"]
 """What a failed model call means for the next step."""
@@ -35,9 +37,6 @@ RejectionReason = Literal[
     "no_snapshot",
 ]
 """Why an answer is not a summary. `blank` also covers error pages: nothing in them comes from the model."""
-
-_TEXT_LIMIT: Final = 20_000
-_CHAIN_LIMIT: Final = 12
 
 
 class RoundCompactError(Exception):
@@ -64,16 +63,6 @@ class ArchiveError(RoundCompactError):
     """The archive could not be written or read."""
 
 
-@dataclass(frozen=True, slots=True)
-class OverflowGap:
-    """How far a request was over the limit, as the provider counts."""
-
-    limit_tokens: int
-    """The most tokens the prompt may hold; room that the provider says is taken by the output is already subtracted."""
-    requested_tokens: int | None = None
-    """Tokens of the prompt that was refused; `None` where the provider does not say."""
-
-
 def classify(exc: BaseException) -> ErrorKind:
     """What a failed model call means.
 
@@ -85,7 +74,7 @@ def classify(exc: BaseException) -> ErrorKind:
     """
     by_words: ErrorKind = "unknown"
     firm: ErrorKind | None = None
-    for link in _chain(exc):
+    for link in chain_of(exc):
         facts = _Facts.of(link)
         kind = _firm_kind(facts)
         if kind == "context_overflow" and firm in (None, "api_request_error"):
@@ -113,18 +102,7 @@ def retry_after_seconds(exc: BaseException) -> float | None:
     Returns:
         Seconds, zero or more; `None` where nothing usable is said.
     """
-    for link in _chain(exc):
-        for name, divisor in (("retry-after-ms", 1000.0), ("x-ms-retry-after-ms", 1000.0), ("retry-after", 1.0)):
-            seconds = _number(_header(link, name))
-            if seconds is not None:
-                return seconds / divisor
-        attribute = _number(getattr(link, "retry_after", None))
-        if attribute is not None:
-            return attribute
-        spoken = _spoken_delay(_text_of(link))
-        if spoken is not None:
-            return spoken
-    return None
+    return next((seconds for link in chain_of(exc) if (seconds := stated_delay(link)) is not None), None)
 
 
 def overflow_gap(exc: BaseException) -> OverflowGap | None:
@@ -136,14 +114,7 @@ def overflow_gap(exc: BaseException) -> OverflowGap | None:
     Returns:
         The first gap found along the cause chain.
     """
-    for link in _chain(exc):
-        gap = _gap_in_fields(link) or _gap_in_text(_text_of(link))
-        if gap is not None:
-            return gap
-    return None
-
-
-# --- reading one exception -------------------------------------------------------------------------------------------------------------------
+    return next((gap for link in chain_of(exc) if (gap := stated_gap(link)) is not None), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,84 +128,10 @@ class _Facts:
 
     @classmethod
     def of(cls, exc: BaseException) -> _Facts:
-        text = _text_of(exc)
+        text = text_of_error(exc)
         spoken = _SPOKEN_STATUS.search(text)
-        return cls(exc, _status_of(exc) or (int(spoken[1]) if spoken else None), frozenset(_codes_of(exc)), text)
+        return cls(exc, status_of(exc) or (int(spoken[1]) if spoken else None), codes_of(exc), text)
 
-
-def _chain(exc: BaseException) -> Iterator[BaseException]:
-    """The exception, what it groups and what caused it, outermost first, each once."""
-    waiting, seen = [exc], set[int]()
-    while waiting and len(seen) < _CHAIN_LIMIT:
-        link = waiting.pop(0)
-        if id(link) in seen:
-            continue
-        seen.add(id(link))
-        yield link
-        if isinstance(link, BaseExceptionGroup):
-            waiting.extend(link.exceptions[:_CHAIN_LIMIT])
-        origin = link.__cause__ or (None if link.__suppress_context__ else link.__context__)
-        if origin is not None:
-            waiting.append(origin)
-
-
-def _text_of(exc: BaseException) -> str:
-    """Message and body, lower-cased, white space collapsed, bounded."""
-    parts = [_safely_text(exc)]
-    parts += [_safely_text(value) for name in ("message", "body", "details") if isinstance(value := getattr(exc, name, None), str | Mapping | list)]
-    return " ".join(" ".join(part[:_TEXT_LIMIT] for part in dict.fromkeys(parts)).lower()[:_TEXT_LIMIT].replace("’", "'").split())
-
-
-def _safely_text(value: object) -> str:
-    try:
-        return str(value)
-    except Exception:  # noqa: BLE001 - a broken __str__ must not hide the failure it describes
-        return ""
-
-
-def _status_of(exc: BaseException) -> int | None:
-    """The HTTP status an exception carries in a field of its own or of its response."""
-    response = getattr(exc, "response", None)
-    fields = [getattr(exc, name, None) for name in ("status_code", "http_status", "status", "code")]
-    fields += [getattr(response, name, None) for name in ("status_code", "status")]
-    if isinstance(response, Mapping):
-        metadata = response.get("ResponseMetadata")
-        fields.append(metadata.get("HTTPStatusCode") if isinstance(metadata, Mapping) else None)
-    fields += [record.get(name) for record in _records(exc) for name in ("code", "status", "status_code")]
-    return next((status for status in map(_as_status, fields) if status is not None), None)
-
-
-def _as_status(value: object) -> int | None:
-    if isinstance(value, str) and len(value) == 3 and value.isascii() and value.isdigit():
-        value = int(value)
-    return int(value) if isinstance(value, int) and not isinstance(value, bool) and 400 <= value <= 599 else None
-
-
-def _codes_of(exc: BaseException) -> Iterator[str]:
-    """Machine-readable words: error codes and types, in lower case."""
-    values = [getattr(exc, name, None) for name in ("code", "type", "status", "reason", "error_code")]
-    values += [record.get(name) for record in _records(exc) for name in ("code", "type", "status", "reason", "Code", "__type")]
-    for value in values:
-        named = getattr(value, "name", value)
-        if isinstance(named, str) and named.strip():
-            yield named.strip().lower()
-
-
-def _records(exc: BaseException) -> Iterator[Mapping[str, Any]]:
-    """The JSON objects of the answer that can hold a code: body, `error`, `details` and `innererror`, a few levels deep."""
-    waiting: list[object] = [getattr(exc, name, None) for name in ("body", "details", "error", "response")]
-    for _ in range(40):
-        if not waiting:
-            return
-        record = waiting.pop(0)
-        if isinstance(record, list):
-            waiting.extend(record[:10])
-        elif isinstance(record, Mapping):
-            yield record
-            waiting.extend(record.get(name) for name in ("error", "Error", "details", "innererror"))
-
-
-# --- from facts to a kind --------------------------------------------------------------------------------------------------------------------
 
 _TYPES: Final[tuple[tuple[type[BaseException], ErrorKind], ...]] = (
     (core.ContextOverflowError, "context_overflow"),
@@ -251,53 +148,45 @@ _TYPES: Final[tuple[tuple[type[BaseException], ErrorKind], ...]] = (
     (ConnectionError, "server_unstable"),
 )
 
-# Class names of client libraries that need not be installed (httpx, httpcore, aiohttp, requests, urllib3, botocore, grpc, litellm, the
-# providers' SDKs), nearest class first. A timeout is often also a connection error, so timeouts come first.
-_NAMES: Final[Mapping[str, ErrorKind]] = {
-    **dict.fromkeys(("ContextWindowExceededError", "ContextLengthExceededError", "RequestTooLargeError"), "context_overflow"),
-    **dict.fromkeys(
-        ("TimeoutException", "Timeout", "APITimeoutError", "ReadTimeoutError", "ConnectTimeoutError", "ServerTimeoutError", "DeadlineExceeded"),
-        "timeout",
-    ),
-    **dict.fromkeys(("AuthenticationError", "PermissionDeniedError", "NoCredentialsError"), "authentication"),
-    **dict.fromkeys(("RateLimitError", "TooManyRequests", "ResourceExhausted"), "rate_limit"),
-    **dict.fromkeys(
-        ("TransportError", "NetworkError", "ProtocolError", "APIConnectionError", "ClientConnectionError", "HTTPClientError", "SSLError", "gaierror")
-        + ("IncompleteRead", "ChunkedEncodingError", "ServerDisconnectedError", "ClientPayloadError", "InternalServerError", "OverloadedError")
-        + ("ServiceUnavailableError", "ServiceUnavailable", "BrokenResourceError", "EndpointConnectionError"),
-        "server_unstable",
-    ),
-    **dict.fromkeys(("BadRequestError", "NotFoundError", "UnprocessableEntityError", "InvalidRequestError"), "api_request_error"),
-}
 
-_CODES: Final[Mapping[str, ErrorKind]] = {
-    **dict.fromkeys(
-        ("context_length_exceeded", "context_window_exceeded", "exceed_context_size_error", "request_too_large", "string_above_max_length")
-        + ("model_max_prompt_tokens_exceeded", "tokens_limit_reached", "prompt_too_long", "input_too_long", "contextwindowexceedederror"),
-        "context_overflow",
-    ),
-    **dict.fromkeys(
-        ("insufficient_quota", "billing_hard_limit_reached", "billing_not_active", "billing_error", "account_deactivated", "access_terminated")
-        + ("invalid_api_key", "api_key_invalid", "authentication_error", "permission_error", "permission_denied", "unauthenticated", "unauthorized")
-        + ("accessdeniedexception", "unrecognizedclientexception", "expiredtokenexception", "invalid_authentication_error"),
-        "authentication",
-    ),
-    **dict.fromkeys(
-        ("rate_limit_exceeded", "rate_limit_error", "rate_limit_reached_error", "too_many_requests", "resource_exhausted", "throttlingexception"),
-        "rate_limit",
-    ),
-    **dict.fromkeys(("deadline_exceeded", "timeout_error", "request_timeout", "modeltimeoutexception"), "timeout"),
-    **dict.fromkeys(
-        ("overloaded_error", "engine_overloaded_error", "api_error", "server_error", "internal_server_error", "internal", "unavailable")
-        + ("service_unavailable", "serviceunavailableexception", "internalserverexception", "modelnotreadyexception", "modelstreamerrorexception"),
-        "server_unstable",
-    ),
-    **dict.fromkeys(
-        ("invalid_request_error", "invalid_argument", "model_not_found", "not_found", "not_found_error", "validationexception", "invalid_prompt")
-        + ("content_filter", "content_policy_violation", "failed_precondition", "unsupported_parameter", "unsupported_value", "badrequesterror"),
-        "api_request_error",
-    ),
-}
+def _by_word(table: Mapping[ErrorKind, str]) -> Mapping[str, ErrorKind]:
+    return {word: kind for kind, words in table.items() for word in words.split()}
+
+
+# Class names of client libraries that need not be installed: httpx, httpcore, aiohttp, requests, urllib3, botocore, litellm, providers' SDKs.
+_NAMES: Final = _by_word(
+    {
+        "context_overflow": "ContextWindowExceededError ContextLengthExceededError RequestTooLargeError",
+        "timeout": "TimeoutException Timeout APITimeoutError ReadTimeoutError ConnectTimeoutError ServerTimeoutError DeadlineExceeded",
+        "authentication": "AuthenticationError PermissionDeniedError NoCredentialsError",
+        "rate_limit": "RateLimitError TooManyRequests ResourceExhausted",
+        "server_unstable": """
+            TransportError NetworkError ProtocolError APIConnectionError ClientConnectionError HTTPClientError SSLError gaierror IncompleteRead
+            ChunkedEncodingError ServerDisconnectedError ClientPayloadError InternalServerError OverloadedError ServiceUnavailableError
+            ServiceUnavailable BrokenResourceError EndpointConnectionError""",
+        "api_request_error": "BadRequestError NotFoundError UnprocessableEntityError InvalidRequestError",
+    }
+)
+
+_CODES: Final = _by_word(
+    {
+        "context_overflow": """
+            context_length_exceeded context_window_exceeded exceed_context_size_error request_too_large string_above_max_length prompt_too_long
+            model_max_prompt_tokens_exceeded tokens_limit_reached input_too_long contextwindowexceedederror""",
+        "authentication": """
+            insufficient_quota billing_hard_limit_reached billing_not_active billing_error account_deactivated access_terminated invalid_api_key
+            api_key_invalid authentication_error permission_error permission_denied unauthenticated unauthorized accessdeniedexception
+            unrecognizedclientexception expiredtokenexception invalid_authentication_error""",
+        "rate_limit": "rate_limit_exceeded rate_limit_error rate_limit_reached_error too_many_requests resource_exhausted throttlingexception",
+        "timeout": "deadline_exceeded timeout_error request_timeout modeltimeoutexception",
+        "server_unstable": """
+            overloaded_error engine_overloaded_error api_error server_error internal_server_error internal unavailable service_unavailable
+            serviceunavailableexception internalserverexception modelnotreadyexception modelstreamerrorexception""",
+        "api_request_error": """
+            invalid_request_error invalid_argument model_not_found not_found not_found_error validationexception invalid_prompt content_filter
+            content_policy_violation failed_precondition unsupported_parameter unsupported_value badrequesterror""",
+    }
+)
 
 _RANK: Final[tuple[ErrorKind, ...]] = ("context_overflow", "authentication", "rate_limit", "timeout", "server_unstable", "api_request_error")
 
@@ -384,7 +273,10 @@ _CANNOT_PAY: Final = _phrases(
 )
 _WORDS: Final[tuple[tuple[ErrorKind, re.Pattern[str]], ...]] = (
     ("authentication", _CANNOT_PAY),
-    ("rate_limit", _phrases("rate[ _-]?limit(?:ed|s|ing)?(?:_error|_exceeded)?", "too many requests", "throttl(?:ed|ing)", "resource_?(?: has been )?exhausted")),
+    (
+        "rate_limit",
+        _phrases("rate[ _-]?limit(?:ed|s|ing)?(?:_error|_exceeded)?", "too many requests", "throttl(?:ed|ing)", "resource_?(?: has been )?exhausted"),
+    ),
     (
         "authentication",
         _phrases(
@@ -412,7 +304,10 @@ _WORDS: Final[tuple[tuple[ErrorKind, re.Pattern[str]], ...]] = (
             "incomplete chunked read",
         ),
     ),
-    ("api_request_error", _phrases("bad request", "invalid[ _]request(?:_error)?", "unprocessable entity", "not found", "does not exist", "invalid_argument")),
+    (
+        "api_request_error",
+        _phrases("bad request", "invalid[ _]request(?:_error)?", "unprocessable entity", "not found", "does not exist", "invalid_argument"),
+    ),
 )
 
 

@@ -189,7 +189,8 @@ def _ends_in_complete_group(merged: Any) -> bool:
 
 def _as_messages(value: Any) -> list[BaseMessage]:
     items = value if isinstance(value, list) else [value]
-    if all(isinstance(item, BaseMessage) and not isinstance(item, BaseMessageChunk) for item in items):
+    # By the few distinct types, because this looks at the whole list at every step.
+    if all(issubclass(kind, BaseMessage) and not issubclass(kind, BaseMessageChunk) for kind in set(map(type, items))):
         return cast("list[BaseMessage]", items)
     return [message_chunk_to_message(item) if isinstance(item, BaseMessageChunk) else item for item in convert_to_messages(items)]
 

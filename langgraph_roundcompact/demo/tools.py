@@ -10,11 +10,12 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Literal, TypedDict
+from typing import Annotated, Literal
 
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool, InjectedToolCallId, ToolException, tool
 from langgraph.types import Command
+from pydantic import BaseModel
 
 MAX_HITS = 12
 """Lines that `search` shows."""
@@ -37,7 +38,7 @@ print(f"compiles: {classes} classes, {functions} functions")
 """Run in a process of its own; the file is compiled and counted, never executed."""
 
 
-class Todo(TypedDict):
+class Todo(BaseModel):
     """One piece of work."""
 
     content: str
@@ -66,9 +67,9 @@ def make_tools(root: Path, scratch: Path) -> list[BaseTool]:
 @tool
 def write_todos(todos: list[Todo], tool_call_id: Annotated[str, InjectedToolCallId]) -> Command[str]:
     """Replace the list of work. Write what you found out into the item when you complete it."""
-    done = sum(todo["status"] == "completed" for todo in todos)
+    done = sum(todo.status == "completed" for todo in todos)
     message = ToolMessage(f"list updated, {done} of {len(todos)} done", tool_call_id=tool_call_id, name="write_todos")
-    return Command(update={"todos": todos, "messages": [message]})
+    return Command(update={"todos": [todo.model_dump() for todo in todos], "messages": [message]})
 
 
 def python_files(root: Path) -> list[tuple[str, int]]:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-from langgraph_roundcompact.reinject._budget import cut, fair_shares
+from langgraph_roundcompact._budget import cut, fair_shares
 from langgraph_roundcompact.reinject._context import ReinjectBuilder, ReinjectContext, clean, visible
 from langgraph_roundcompact.reinject.plan import PlanBuilder
 from langgraph_roundcompact.reinject.plan_mode import PlanModeBuilder

@@ -31,7 +31,7 @@ from langgraph_roundcompact.reinject import (
     recovered_sections,
     render_recovered,
 )
-from langgraph_roundcompact.reinject._budget import cut, fair_shares
+from langgraph_roundcompact._budget import cut, fair_shares
 from langgraph_roundcompact.reinject._shell import shell_of
 
 

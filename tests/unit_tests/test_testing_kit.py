@@ -293,7 +293,16 @@ class TestTierSuite:
         def clip(target, context):
             return [m.model_copy(update={"content": m.content[:200]}) if isinstance(m.content, str) else m for m in target]
 
-        check_tier(clip, context_factory=lambda target: None)
+        check_tier(clip)
+
+    def test_a_tier_that_leaves_out_whole_groups_passes(self):
+        check_tier(lambda target, context: [])
+
+    def test_the_context_is_pressing_unless_given(self):
+        seen = []
+        check_tier(lambda target, context: seen.append(context) or target, examples=1)
+        assert seen[0].window_tokens > seen[0].target_tokens > 0
+        assert seen[0].estimate("12345") == 2
 
     @pytest.mark.parametrize(
         ("tier", "fault"),

@@ -1,0 +1,50 @@
+# Everything on a fresh machine with Python 3.11+ and make. `make demo` first, `make test` next; `make help` lists the rest.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: help demo test test-integration fuzz lint format bench score clean
+
+help:            ## this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
+
+$(STAMP): pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed: make PYTHON=python3.12 ...") if sys.version_info < (3, 11) else None'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
+	$(BIN)/python -m pip install --quiet --editable ".[langchain,cli]" --group dev
+	touch $(STAMP)
+
+demo: $(STAMP)   ## a real agent far beyond its window, without any key
+	$(BIN)/roundcompact demo
+
+test: $(STAMP)   ## all unit tests, lint and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -n auto --dist loadfile
+
+test-integration: $(STAMP)   ## long tests and services
+	$(BIN)/python -m pytest tests/integration_tests
+
+fuzz: $(STAMP)   ## the property tests with 100,000 examples in all
+	ROUNDCOMPACT_FUZZ=1 $(BIN)/python -m pytest -n auto -m fuzz tests/unit_tests
+
+lint: $(STAMP)   ## ruff and mypy only
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(STAMP) ## rewrite the layout
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(STAMP)  ## cost of a check and of a compaction, beside other packages
+	$(BIN)/python tests/benchmarks/bench_check.py
+
+score: $(STAMP)  ## facts that survive a compaction of real transcripts (needs ../shared)
+	for budget in 0.15 0.10 0.05; do $(BIN)/python ../shared/traces/score.py --budget $$budget; done
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

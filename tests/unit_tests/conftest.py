@@ -1,0 +1,85 @@
+"""What all unit tests share: no network but loopback, both colours of a flow, the place of the shared material."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import call, step, steps
+from hypothesis import HealthCheck, settings
+from pytest_socket import _remove_restrictions, socket_allow_hosts
+
+from langgraph_roundcompact._drivers import arun, run
+from langgraph_roundcompact._effects import Effect, Flow
+
+__all__ = ["SHARED", "Drive", "call", "step", "steps"]
+
+SHARED = Path(__file__).resolve().parents[2].parent / "shared"
+"""Reference material and recorded traces; not part of the repository."""
+
+settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("default")
+
+
+@pytest.fixture(autouse=True)
+def _loopback_only() -> Iterator[None]:
+    """Nothing in the tests may depend on, or reach, another machine."""
+    socket_allow_hosts(["127.0.0.1", "::1"], allow_unix_socket=True)
+    yield
+    _remove_restrictions()
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder of the shared material; tests that need it are skipped where it is not there."""
+    if not SHARED.is_dir():
+        pytest.skip(f"the shared material is not beside this repository ({SHARED.name}/)")
+    return SHARED
+
+
+@dataclass
+class Drive:
+    """Runs a flow to its end in one colour, and notes what it asked for.
+
+    `drive(flow, answer)`: `answer` is a function from an effect to its answer, or a list of answers in order; an exception (raised, or
+    standing in the list) is thrown into the flow. `drive.asked` holds the effects.
+    """
+
+    colour: str
+    asked: list[Effect] = field(default_factory=list)
+
+    def __call__(self, flow: Flow[Any], answer: Callable[[Effect], Any] | Sequence[Any] = ()) -> Any:
+        ports = _Scripted(answer, self.asked)
+        if self.colour == "sync":
+            return run(flow, ports)
+        return asyncio.run(arun(flow, ports))
+
+
+class _Scripted:
+    def __init__(self, answer: Callable[[Effect], Any] | Sequence[Any], asked: list[Effect]) -> None:
+        self._answer = answer if callable(answer) else self._from(iter(answer))
+        self._asked = asked
+
+    def perform(self, effect: Effect) -> Any:
+        self._asked.append(effect)
+        given = self._answer(effect)
+        if isinstance(given, BaseException):
+            raise given
+        return given
+
+    async def aperform(self, effect: Effect) -> Any:
+        return self.perform(effect)
+
+    @staticmethod
+    def _from(answers: Iterator[Any]) -> Callable[[Effect], Any]:
+        return lambda effect: next(answers, None)
+
+
+@pytest.fixture(params=["sync", "async"])
+def colour(request: pytest.FixtureRequest) -> Drive:
+    """Each test that takes this runs once with `run` and once with `arun`."""
+    return Drive(request.param)
