@@ -14,14 +14,18 @@ from typing import Any
 from langchain_core.messages import BaseMessage
 
 from langgraph_roundcompact._effects import CallModel, Flow, Memo, Sleep
+from langgraph_roundcompact._error_text import OverflowGap
 from langgraph_roundcompact._parts import Parts
 from langgraph_roundcompact._request import PROMPT_VERSION, SummaryRequest, SummarySource, reask_request, transcript_request
 from langgraph_roundcompact._snapshot import read_summary
-from langgraph_roundcompact.errors import ErrorKind, OverflowGap, SummaryRejected, classify, overflow_gap, retry_after_seconds, should_retry
+from langgraph_roundcompact.errors import ErrorKind, SummaryRejected, classify, overflow_gap, retry_after_seconds, should_retry
 from langgraph_roundcompact.events import Attempt, Reason
 
-FRACTIONS = (0.85, 0.65, 0.5, 0.35)
-"""Share of the summariser's window that a request may take: at first, and after each overflow."""
+FRACTIONS = (0.85, 0.65, 0.5)
+"""Share of the summariser's window that a request may take: at first, and after the first overflows."""
+
+MAX_SHRINKS = 6
+"""Smaller requests to try. When the fractions are used up, or were no smaller, the window is not what it was taken for: then by halves."""
 
 _GAP_MARGIN = 0.9
 """Of the limit that an overflow's text states: providers count a little more than we do."""
@@ -68,8 +72,9 @@ def ask(parts: Parts, source: SummarySource, window_tokens: int) -> Flow[Answer]
 
 def _ask(parts: Parts, source: SummarySource, window_tokens: int) -> Flow[Answer]:
     log, retries, shrinks, asked_again = _Log(), 0, 0, False
+    reply: object = None
     request = transcript_request(source, limit_tokens=int(window_tokens * FRACTIONS[0]), estimate=parts.estimate)
-    while request is not None:
+    while request is not None and request.groups_covered:
         try:
             reply = yield CallModel(request.messages, parts.config.timeout_seconds)
             text = read_summary(reply, require_snapshot=parts.config.require_snapshot)
@@ -103,9 +108,10 @@ def _smaller(
     parts: Parts, source: SummarySource, last: SummaryRequest, window_tokens: int, gap: OverflowGap | None, shrinks: int
 ) -> SummaryRequest | None:
     """A request that is clearly smaller than the last one; None when there is none left to try."""
-    if shrinks >= len(FRACTIONS):
+    if shrinks > MAX_SHRINKS:
         return None
-    limit = min(int(window_tokens * FRACTIONS[shrinks]), last.tokens * 3 // 4)
+    limit = int(window_tokens * FRACTIONS[shrinks]) if shrinks < len(FRACTIONS) else last.tokens
+    limit = limit if limit <= last.tokens * 9 // 10 else last.tokens // 2
     if gap is not None:
         # The provider's count of our request calibrates our own estimate of it.
         scale = min(last.tokens / gap.requested_tokens, 1.5) if gap.requested_tokens else 1.0

@@ -17,5 +17,12 @@ def audit(facts: Sequence[Fact], summary: str, ledger: Ledger) -> Audit:
         summary: The summary, or the digest.
         ledger: The ledger that stands beside it.
     """
-    kept = tuple(dict.fromkeys(fact.text for fact in facts if fact.text in summary))
-    return Audit(kept=kept, added=tuple(fact.text for fact in ledger.kept), dropped=tuple(fact.text for fact in ledger.dropped))
+    return Audit(
+        kept=_texts([fact for fact in facts if fact.text in summary]),
+        added=_texts(ledger.kept),
+        dropped=_texts(ledger.dropped),
+    )
+
+
+def _texts(facts: Sequence[Fact]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(fact.text for fact in facts))

@@ -16,20 +16,35 @@ _NEW_TEXT_KEY = re.compile(r"new|content|replace|patch|diff|edit|insert|file_tex
 _CHANGING_NAME = re.compile(r"write|edit|creat|replace|insert|patch|append|save|update", re.IGNORECASE)
 _DELETING_NAME = re.compile(r"delet|remove|unlink", re.IGNORECASE)
 _DONE = re.compile(r"complete|done|finish|closed|cancel", re.IGNORECASE)
-_ASKING_NAME = re.compile(r"ask|question|confirm|approv|clarif|human|user_input|exit_?plan|feedback", re.IGNORECASE)
-_ANSWERED = re.compile(
-    r"[^\n]{0,60}\b(?:user|human)\b[^\n]{0,30}\b(?:answered|approved|rejected|declined|denied|chose|selected|confirmed|doesn't want|does not want|said|responded|replied)\b",
+_NAME_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
+_ASKING_WORDS = frozenset(
+    {"ask", "question", "questions", "confirm", "confirmation", "approve", "approval", "clarify", "clarification", "human", "feedback"}
+)
+_ASKING_PAIRS = (frozenset({"user", "input"}), frozenset({"exit", "plan"}))
+_QUESTION_KEY = re.compile(r"questions?$", re.IGNORECASE)
+_REFUSED = re.compile(
+    r"[^\n]{0,60}\b(?:user|human)\b[^\n]{0,30}\b(?:rejected|declined|denied|refused|interrupted|cancell?ed|doesn't want|does not want)\b",
     re.IGNORECASE,
 )
 _EXIT = re.compile(r"(?:exit(?:ed)?(?: with)?(?: code| status)?|return ?code)\W{1,4}(-?\d{1,3})\b", re.IGNORECASE)
 _HERE_DOCUMENT = re.compile(r"<<-?\s*['\"]?(\w+)['\"]?")
 _CD = re.compile(r"^cd [^\s;&|]{1,200} *&& *")
 _TAIL = re.compile(r"(?: *2>&1)?(?: *\| *(?:head|tail)(?: -n?)? *-?\d*)? *$")
-_CHANGING_COMMAND = re.compile(
-    r"\b(?:install|rm|mv|cp|mkdir|commit|checkout|reset|push|merge|rebase|revert|stash|apply|patch|add|sed -i|touch|chmod|kill|start|stop|restart|deploy|build|make|test|check|lint|fmt|run|pytest)\b"
+_SHELL_PATH = re.compile(r"[\w./~@+\-]{1,200}\.\w{1,10}|[\w.~@+\-]{0,60}(?:/[\w.@+\-]{1,60}){1,20}")
+_SHELL_FILES = (
+    ("r", re.compile(r"(?:^|[;&|]) {0,2}(?:cat|head|tail|less|nl)((?: [^\s;&|<>]{1,200}){1,6})")),
+    ("r", re.compile(r"\bsed -n [^\s;&|]{1,60} ([^\s;&|<>]{1,200})")),
+    ("e", re.compile(r"\bsed -i[^;&|]{1,300}? ([^\s;&|<>'\"]{1,200})(?= *(?:$|[;&|]))")),
+    ("w", re.compile(r"(?:>{1,2}|\btee(?: -a)?) {0,2}([^\s;&|<>]{1,200})")),
+    ("d", re.compile(r"(?:^|[;&|]) {0,2}rm((?: [^\s;&|<>]{1,200}){1,6})")),
 )
-_CONTINUE_FROM = 240
-"""Characters of a command that are kept."""
+_CHANGING_COMMAND = re.compile(
+    r"\b(?:install|rm|mv|cp|mkdir|commit|checkout|reset|push|merge|rebase|revert|stash|apply|patch|add|sed -i|touch|chmod|kill|start|stop|restart|"
+    r"deploy|build|make|test|check|lint|fmt|run|pytest)\b"
+)
+_COMMAND_CHARACTERS = 240
+_MOST_ITEMS = 60
+_NOT_THE_ITEM = frozenset({"status", "id", "activeForm", "priority"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,19 +53,24 @@ class Reading:
 
     text: str
     """All of its arguments as text."""
-    path: str = ""
-    """The file it works on."""
-    operation: str = ""
-    """`r` read, `w` written, `e` edited, `d` deleted."""
+    files: tuple[tuple[str, str], ...] = ()
+    """Files it works on: `r` read, `w` written, `e` edited or `d` deleted, and the path."""
     command: str = ""
     """What it runs, looks for or asks, in one line."""
     weight: int = 0
-    todo: tuple[tuple[int, str], ...] = ()
-    """Items of a todo list: points, and `[status] text`."""
+    todo: tuple[tuple[int, str, str], ...] = ()
+    """Items of a todo list: points, status, text."""
+    asks: bool = False
+    """It puts a question to a person."""
 
 
 def read_call(call: Call, clean: Callable[[str], str]) -> Reading:
-    """What a call does, from its arguments' names and values."""
+    """What a call does, from its arguments' names and values.
+
+    Args:
+        call: The call.
+        clean: Runs over each text that is taken from it.
+    """
     text = clean(_flat(call.args))
     if not isinstance(call.args, Mapping):
         return Reading(text, command=_one_line(f"{call.name} {text}"), weight=4)
@@ -58,22 +78,37 @@ def read_call(call: Call, clean: Callable[[str], str]) -> Reading:
     todo = tuple(_todo(args, clean))
     if todo:
         return Reading(text, todo=todo)
+    if _asks(call.name, args):
+        return Reading(text, command=_any_call(call.name, args, clean), weight=3, asks=True)
+    return _work(call.name, args, text, clean)
+
+
+def _work(name: str, args: Mapping[str, Any], text: str, clean: Callable[[str], str]) -> Reading:
     path = next((value for key, value in args.items() if isinstance(value, str) and 0 < len(value) < 300 and _PATH_KEY.match(key)), "")
     if path and ("/" in path or "." in path or "\\" in path):
-        operation = _operation(call.name, args)
-        return Reading(text, path=clean(path), operation=operation, weight=4 if operation == "r" else 8)
+        operation = _operation(name, args)
+        return Reading(text, files=((operation, clean(path)),), weight=4 if operation == "r" else 8)
     command = next((value for key, value in args.items() if key in _COMMAND_KEYS and isinstance(value, str)), None)
     if command is not None:
         line = clean(_command(command))
-        return Reading(text, command=line, weight=8 if _CHANGING_COMMAND.search(line) else 5)
+        return Reading(text, files=tuple(_shell_files(clean(command[:4000]))), command=line, weight=8 if _CHANGING_COMMAND.search(line) else 5)
+    return Reading(text, command=_any_call(name, args, clean), weight=6)
+
+
+def _any_call(name: str, args: Mapping[str, Any], clean: Callable[[str], str]) -> str:
     parts = [clean(_one_line(value if isinstance(value, str) else _flat(value))) for value in list(args.values())[:4]]
-    body = " | ".join(part[:160] for part in parts if part)
-    return Reading(text, command=f"{call.name} {body}" if body else call.name, weight=6)
+    return " ".join([name, " | ".join(part[:160] for part in parts if part)]).strip()
+
+
+def _asks(name: str, args: Mapping[str, Any]) -> bool:
+    """Whether a call puts a question to a person: by whole words of its name (`Task` does not ask), or by an argument that is the question."""
+    words = {word.lower() for word in _NAME_WORD.findall(name)}
+    return bool(words & _ASKING_WORDS) or any(pair <= words for pair in _ASKING_PAIRS) or any(map(_QUESTION_KEY.match, args))
 
 
 def _operation(name: str, args: Mapping[str, Any]) -> str:
     sub = args.get("command")
-    words = f"{name} {sub}" if isinstance(sub, str) and len(sub) < 30 else name
+    words = sub if isinstance(sub, str) and len(sub) < 30 else name
     if _DELETING_NAME.search(words):
         return "d"
     new_text = any(_NEW_TEXT_KEY.search(key) for key in args)
@@ -82,6 +117,18 @@ def _operation(name: str, args: Mapping[str, Any]) -> str:
     if new_text and re.search("write|creat|save", words, re.IGNORECASE):
         return "w"
     return "e" if new_text or _CHANGING_NAME.search(words) else "r"
+
+
+def _shell_files(command: str) -> Iterator[tuple[str, str]]:
+    """Files that a shell command names where it reads, writes, edits in place or deletes."""
+    document = _HERE_DOCUMENT.search(command)
+    # A here-document is data; what is redirected may stand on both sides of its mark.
+    head = command.replace("\n", " ; ", 3) if document is None else command[: document.start()] + command[document.end() :].split("\n", 1)[0]
+    for operation, pattern in _SHELL_FILES:
+        for match in list(pattern.finditer(head))[:6]:
+            for path in match.group(1).split():
+                if _SHELL_PATH.fullmatch(path):
+                    yield operation, path
 
 
 def _command(command: str) -> str:
@@ -95,23 +142,26 @@ def _command(command: str) -> str:
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text[:4000].split())[:_CONTINUE_FROM]
+    return " ".join(text[:4000].split())[:_COMMAND_CHARACTERS]
 
 
-def _todo(args: Mapping[str, Any], clean: Callable[[str], str]) -> Iterator[tuple[int, str]]:
+def _todo(args: Mapping[str, Any], clean: Callable[[str], str]) -> Iterator[tuple[int, str, str]]:
+    """Items of the first argument that is a list of mappings which all have a status."""
     for value in args.values():
         if isinstance(value, list) and value and all(isinstance(item, Mapping) and "status" in item for item in value):
-            for item in value:
-                status = item.get("status")
-                text = next((part for key, part in item.items() if isinstance(part, str) and part and key not in ("status", "id", "activeForm", "priority")), "")
-                status = status if isinstance(status, str) else ""
-                yield (3 if _DONE.search(status) else 10), f"[{status[:20]}] {clean(_one_line(text))}"
+            for item in value[:_MOST_ITEMS]:
+                status = item["status"] if isinstance(item["status"], str) else ""
+                text = next((part for key, part in item.items() if isinstance(part, str) and part and key not in _NOT_THE_ITEM), "")
+                yield (3 if _DONE.search(status) else 10), status[:20], clean(_one_line(text))
             return
 
 
-def answered_by_person(call: Call | None, text: str) -> bool:
-    """Whether a result is what a person answered to a question of the assistant."""
-    return (call is not None and _ASKING_NAME.search(call.name) is not None) or _ANSWERED.match(text[:200]) is not None
+def answered_by_person(reading: Reading | None, text: str, *, failed: bool) -> bool:
+    """Whether a result is what a person answered: to a question of the assistant, or by refusing to let a call run.
+
+    A result of any other tool is never an answer, whatever it says of itself.
+    """
+    return (reading is not None and reading.asks) or (failed and _REFUSED.match(text[:200]) is not None)
 
 
 def exit_status(text: str, *, failed: bool) -> str:

@@ -8,11 +8,17 @@ from dataclasses import dataclass
 from langchain_core.messages import BaseMessage
 
 from langgraph_roundcompact._audit import audit
-from langgraph_roundcompact._digest import NARRATIVE, write
+from langgraph_roundcompact._digest import DIGEST_KINDS, DigestFrame, digest_text, fit_digest
+from langgraph_roundcompact._extract import extract_facts
 from langgraph_roundcompact._facts import Fact, merge_facts
-from langgraph_roundcompact._ledger import extract_facts, ledger_text, render_ledger
-from langgraph_roundcompact._rank import fit, rank
+from langgraph_roundcompact._ledger import Ledger, fit_ledger, ledger_text
+from langgraph_roundcompact._rank import Ranking, choose, rank
 from langgraph_roundcompact.events import Audit
+
+_RESERVE_CHARACTERS = 48_000
+"""The reserve of carried facts that there is at least; else it is as large as what the texts show."""
+_FACT_DATA_CHARACTERS = 20
+"""Characters that a fact takes as data beside its text, about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +28,31 @@ class Texts:
     summary: str
     ledger: str
     kept: tuple[Fact, ...]
-    """Facts to carry: all that the texts show. Never more than fits the budget."""
+    """Facts to carry: all that the texts show, and a reserve of the next most useful ones, so that what new work names again is known. As data
+    the reserve takes at most as many characters as what is shown, or 48,000 where that is more."""
     dropped: tuple[Fact, ...]
-    """Facts that did not fit, least useful first."""
+    """Facts that no text shows, least useful first."""
     audit: Audit
+
+
+def gather_facts(
+    messages: Sequence[BaseMessage],
+    *,
+    request: str,
+    earlier_facts: Sequence[Fact] = (),
+    later: str = "",
+    redact: Callable[[str], str] = str,
+) -> Ranking:
+    """All facts for a checkpoint, ranked. The costly half of `checkpoint_texts`: it does not depend on the budget.
+
+    Args:
+        messages: The work to be replaced.
+        request: The user's request.
+        earlier_facts: Facts that the earlier checkpoint of this round carried.
+        later: Text of the work that stays.
+        redact: Runs over each text before anything is taken from it.
+    """
+    return rank(merge_facts(earlier_facts, extract_facts(messages, request=request, later=later, redact=redact)))
 
 
 def checkpoint_texts(
@@ -41,6 +68,7 @@ def checkpoint_texts(
     summary_max_tokens: int | None = None,
     estimate: Callable[[str], int],
     redact: Callable[[str], str] = str,
+    gathered: Ranking | None = None,
 ) -> Texts:
     """Summary and ledger of a checkpoint.
 
@@ -51,39 +79,62 @@ def checkpoint_texts(
         summary: The model's summary; `None`: the digest is written.
         state_text: Plan and todo from the graph's state.
         later: Text of the work that stays.
-        budget_tokens: The most both texts may take together.
+        budget_tokens: The most both texts may take together. A summary that is larger by itself stays whole, without a ledger.
         ledger_max_tokens: The most the ledger may take; `None`: what the summary leaves.
         summary_max_tokens: The most the digest may take; `None`: no limit of its own.
         estimate: Tokens of a text.
         redact: Runs over each text before anything is taken from it.
+        gathered: What `gather_facts` gave for the same work, so that several budgets can be tried at the cost of one.
     """
-    facts = merge_facts(earlier_facts, extract_facts(messages, request=request, later=later, redact=redact))
-    ranked = rank(facts)
+    ranking = gathered or gather_facts(messages, request=request, earlier_facts=earlier_facts, later=later, redact=redact)
     if summary is None:
-        head = redact(" ".join(request.split()))[:160]
-        count = fit(len(ranked), lambda k: _both(head, ranked[:k], state_text), budget_tokens, estimate)
-        chosen = [fact for fact in ranked[:count] if fact.kind in NARRATIVE]
-        cap = min(budget_tokens, summary_max_tokens or budget_tokens)
-        shown = fit(len(chosen), lambda k: write(head, chosen[:k], state_text), cap, estimate)
-        text = write(head, chosen[:shown], state_text)
+        frame = DigestFrame.of(request, state_text, budget_tokens, redact)
+        text = _digest_beside_ledger(ranking, frame, budget_tokens, summary_max_tokens, ledger_max_tokens, estimate)
     else:
         text = summary
-    room = max(budget_tokens - estimate(text), 0)
-    ledger = render_ledger(facts, budget_tokens=min(room, ledger_max_tokens or room), estimate=estimate, present=text)
-    shown = set(ledger.kept)
-    shown |= {fact for fact in ranked if fact.text in text}
-    kept = [fact for fact in ranked if fact in shown]
-    import os
-    room2 = max(sum(len(f.text) + 12 for f in kept), int(os.environ.get("RES", "8000")))
-    for fact in ranked:
-        if fact not in shown:
-            room2 -= len(fact.text) + 12
-            if room2 < 0: break
-            kept.append(fact)
-    kept = tuple(kept)
-    return Texts(text, ledger.text, kept, ledger.dropped, audit(facts, text, ledger))
+    room = max(budget_tokens - estimate(text + "\n"), 0)
+    most = room if ledger_max_tokens is None else min(room, ledger_max_tokens)
+    ledger = fit_ledger(ranking, budget_tokens=most, estimate=estimate, present=text)
+    return Texts(text, ledger.text, _to_carry(ranking, ledger), ledger.dropped, audit(ranking.facts, text, ledger))
 
 
-def _both(head: str, facts: Sequence[Fact], state_text: str) -> str:
-    rest = [fact for fact in facts if fact.kind not in NARRATIVE]
-    return write(head, facts, state_text) + "\n" + ledger_text(rest)
+def _digest_beside_ledger(
+    ranking: Ranking, frame: DigestFrame, budget_tokens: int, summary_max: int | None, ledger_max: int | None, estimate: Callable[[str], int]
+) -> str:
+    """The digest, as large as it gets when the same order of use fills digest and ledger together."""
+    if summary_max is None and ledger_max is None:
+        facts = [fact for fact in ranking.facts if fact not in ranking.covered]
+        shown = [fact for fact in choose(facts, lambda some: _both(some, frame), budget_tokens, estimate) if fact.kind in DIGEST_KINDS]
+        text = digest_text(shown, frame)
+        return text if estimate(text) <= budget_tokens else ""
+    most = budget_tokens if summary_max is None else min(budget_tokens, summary_max)
+    if summary_max is None and ledger_max is not None:
+        most = max(budget_tokens - ledger_max, budget_tokens // 2)
+    return fit_digest(ranking, frame, budget_tokens=most, estimate=estimate)[0]
+
+
+def _both(facts: Sequence[Fact], frame: DigestFrame) -> str:
+    return (
+        digest_text([fact for fact in facts if fact.kind in DIGEST_KINDS], frame)
+        + "\n"
+        + ledger_text(fact for fact in facts if fact.kind not in DIGEST_KINDS)
+    )
+
+
+def _to_carry(ranking: Ranking, ledger: Ledger) -> tuple[Fact, ...]:
+    """Facts that the texts show, and the reserve."""
+    dropped = set(ledger.dropped)
+    shown = sum(_size(fact) for fact in ranking.facts if fact not in dropped)
+    room = max(shown, _RESERVE_CHARACTERS)
+    carried: list[Fact] = []
+    for fact in ranking.facts:
+        if fact in dropped:
+            room -= _size(fact)
+            if room < 0:
+                continue
+        carried.append(fact)
+    return tuple(carried)
+
+
+def _size(fact: Fact) -> int:
+    return len(fact.text) + _FACT_DATA_CHARACTERS

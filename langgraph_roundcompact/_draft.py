@@ -60,9 +60,15 @@ class Round:
 
     @property
     def free_ids(self) -> list[str | None]:
-        """Ids that the new messages may take: those of replaced messages that stand once; without any ids, None for each."""
+        """Ids that the new messages may take: those of replaced messages that stand once; without any ids, None for each.
+
+        One only, where something stays between the first two: in the state it would come between checkpoint and recovered context, or
+        between call and result.
+        """
         count = Counter(message.id for message in self.replaced)
-        return [message.id for message in self.replaced if not message.id or count[message.id] == 1]
+        free = [i for i in self.cut.target if not (key := self.job.messages[i].id) or count[key] == 1]
+        apart = len(free) > 1 and not set(range(free[0], free[1])) <= set(self.cut.target)
+        return [self.job.messages[i].id for i in (free[:1] if apart else free)]
 
     @property
     def work(self) -> list[list[BaseMessage]]:

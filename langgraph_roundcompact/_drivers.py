@@ -84,6 +84,6 @@ async def _aadvance(move: Callable[[Any], Effect], value: Any, *, heavy: bool) -
 
 def _close(flow: Flow[Any]) -> None:
     """Close the flow, unless a cancelled run left it working in its thread: it has no effects of its own and ends by itself."""
-    if not flow.gi_running:
+    if not getattr(flow, "gi_running", False):
         with contextlib.suppress(ValueError):  # the thread may have started in this very moment
             flow.close()

@@ -92,6 +92,14 @@ class Emit:
 
 
 @dataclass(frozen=True, slots=True)
+class Warn:
+    """Say something in the log, once for each key. Answer: True when it was said now."""
+
+    key: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class WriteDump:
     """Write the record of a finished compaction to disk. Answer: None, also when the disk is full."""
 
@@ -99,5 +107,5 @@ class WriteDump:
     thread_id: str | None
 
 
-Effect: TypeAlias = Count | MeasureWindow | Offload | CallModel | Sleep | Memo | ReadStore | WriteArchive | Emit | WriteDump
+Effect: TypeAlias = Count | MeasureWindow | Offload | CallModel | Sleep | Memo | ReadStore | WriteArchive | Emit | Warn | WriteDump
 Flow: TypeAlias = Generator[Effect, Any, T]

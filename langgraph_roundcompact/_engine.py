@@ -1,4 +1,4 @@
-"""The pipeline, once, top to bottom:
+"""The pipeline, once, top to bottom.
 
     measure ─► decide ─► cut ─► ladder ─► summarise ─► audit ─► put state back ─► gate ─► archive ─► splice ─► tell
 
@@ -12,7 +12,7 @@ import hashlib
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import BaseMessage
 
@@ -20,7 +20,7 @@ from langgraph_roundcompact._archive_record import archive_key, archive_record
 from langgraph_roundcompact._ask import Answer, ask, last_kind, message_digest
 from langgraph_roundcompact._draft import Draft, Round, recover, start_round, write_draft
 from langgraph_roundcompact._dump_record import dump_record
-from langgraph_roundcompact._effects import Count, Emit, Flow, MeasureWindow, Memo, Offload, WriteArchive, WriteDump
+from langgraph_roundcompact._effects import Count, Emit, Flow, MeasureWindow, Memo, Offload, Warn, WriteArchive, WriteDump
 from langgraph_roundcompact._gate import whole
 from langgraph_roundcompact._ladder import climb
 from langgraph_roundcompact._memory_block import is_checkpoint
@@ -35,7 +35,13 @@ from langgraph_roundcompact._trigger import BLOCK_FLOOR_TOKENS, Sizes, Verdict, 
 from langgraph_roundcompact.errors import RedactionRefused
 from langgraph_roundcompact.events import CompactionEvent, CompactionPlan, CompactionResult, Outcome, Phase, Reason
 
+if TYPE_CHECKING:
+    from langgraph_roundcompact._meter import WindowCount
+
 log = logging.getLogger("langgraph_roundcompact")
+
+FOREIGN_USAGE = 1.5
+"""Where the list holds this many times what usage reports, the usage is of another, shorter request. Estimates are within a quarter of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,34 +56,36 @@ class Failures:
 def compaction(job: Job, parts: Parts) -> Flow[CompactionResult]:
     """One check of one window, and the compaction if it is due."""
     given = job.messages
+    if not job.readable:
+        return _result(given, given, "nothing_to_compact", "unreadable_messages", 0)
     window = 0
     try:
         job = yield from stand_in(job, parts)
-        window = (yield _window(job, exact=False)).total
+        window = yield from _fullness(job, exact=False)
         if window < job.limits.trigger and not job.force:
             return replace(_result(job.messages, job.messages, "below_trigger", "below_threshold", window), changed=_differs(given, job.messages))
         yield Offload()
         result = yield from _compact(job, parts)
     except parts.passes:
         raise
-    except Exception as exc:
-        # Fail closed: a fault of ours must cost the compaction, never the run.
-        log.exception("compaction failed; the window stays as it was")
-        reason: Reason = "redact_refused" if isinstance(exc, RedactionRefused) else "internal_error"
-        result = _result(job.messages, job.messages, "failed", reason, window)
+    except Exception as exc:  # noqa: BLE001 - told in the log and in the result
+        result = _failed(job, exc, window)
         yield Emit(_event("failed", result, job))
     return replace(result, changed=_differs(given, result.messages))
 
 
 def planning(job: Job, parts: Parts) -> Flow[CompactionPlan]:
     """What `compaction` would do, without a model call."""
+    if not job.readable:
+        job = replace(job, messages=())
     cut, sizes = yield from _assess(job, parts)
     verdict = _stand_down(job) or decide(parts.config, sizes, job.limits, force=job.force)
+    reason = yield from _reason(job, cut, sizes, verdict)
     no_model = parts.model_key is None or parts.config.summariser == "digest"
     return CompactionPlan(
         would_compact=verdict.outcome is None,
         outcome=verdict.outcome or ("digested" if no_model and not parts.tiers else None),
-        reason=cut.reason or verdict.reason if verdict.outcome == "nothing_to_compact" else verdict.reason,
+        reason=reason,
         window_tokens=sizes.window,
         capacity_tokens=job.limits.capacity,
         trigger_tokens=job.limits.trigger,
@@ -93,22 +101,42 @@ def planning(job: Job, parts: Parts) -> Flow[CompactionPlan]:
 # --- measure, cut, decide -------------------------------------------------------------------------------------------------------------
 
 
-def _window(job: Job, *, exact: bool) -> MeasureWindow:
-    """The quick form trusts the newest reported usage, which can only be too high; the exact one knows what a checkpoint made stale."""
+def _fullness(job: Job, *, exact: bool) -> Flow[int]:
+    """Tokens of the window. The quick form trusts the newest reported usage; the exact one knows what a checkpoint made stale.
+
+    A door that leaves the state alone may be given the whole history although the model has seen a checkpoint of it: after a restart, when
+    the stand-in is forgotten, usage is of that shorter request.
+    """
     start = find_round(job.messages) if exact else 0
     stale = find_stale_before(job.messages) if exact else 0
-    return MeasureWindow(
+    window = MeasureWindow(
         messages=job.messages, round_start=start, stale_before=stale, system_message=job.system_message, tools=job.tools, exact=exact
     )
+    count: WindowCount = yield window
+    if job.writes_state or not count.anchored or (job.origin is not None and job.origin.replaced):
+        return count.total
+    held: WindowCount = yield replace(window, stale_before=len(job.messages))
+    return held.total if held.total > count.total * FOREIGN_USAGE else count.total
 
 
 def _assess(job: Job, parts: Parts) -> Flow[tuple[Cut, Sizes]]:
     config, messages = parts.config, job.messages
     cut = cut_round(messages, keep_recent=config.keep_recent_messages, is_real=parts.is_real_user, is_pending=parts.is_pending, by_id=job.by_id)
-    window = (yield _window(job, exact=True)).total
+    window = yield from _fullness(job, exact=True)
     new_work = yield Count([messages[i] for group in cut.groups for i in group])
     own = (yield Count([messages[i] for i in cut.own])) if cut.own else 0
     return cut, Sizes(window=window, target=new_work + own, new_work=new_work)
+
+
+def _reason(job: Job, cut: Cut, sizes: Sizes, verdict: Verdict) -> Flow[Reason]:
+    """Why it ends here: what the cut says, unless what stands before the work is over the trigger by itself."""
+    if verdict.outcome != "nothing_to_compact":
+        return verdict.reason
+    if verdict.reason == "prefix_over_trigger" and cut.reason in ("", "no_compressible_span"):
+        kept = [job.messages[i] for i in cut.islands] + list(job.messages[cut.tail_start :])
+        if sizes.fixed - (yield Count(kept)) >= job.limits.trigger:
+            return "prefix_over_trigger"
+    return cut.reason or verdict.reason
 
 
 def _stand_down(job: Job) -> Verdict | None:
@@ -124,26 +152,30 @@ def _compact(job: Job, parts: Parts) -> Flow[CompactionResult]:
     cut, sizes = yield from _assess(job, parts)
     verdict = _stand_down(job) or decide(parts.config, sizes, job.limits, force=job.force)
     if verdict.outcome is not None:
-        reason = cut.reason if verdict.outcome == "nothing_to_compact" and cut.reason else verdict.reason
+        reason = yield from _reason(job, cut, sizes, verdict)
         result = _result(job.messages, job.messages, verdict.outcome, reason, sizes.window)
-        if verdict.outcome != "below_trigger":
+        if reason == "prefix_over_trigger":
+            told = yield _prefix_warning(job, cut)
+        else:
+            told = verdict.outcome != "below_trigger"
+        if told:
             yield Emit(_event("skipped", result, job))
         return result
     round_ = start_round(job, parts, cut, sizes, round_budget(parts.config, sizes, job.limits))
     key = _failure_key(round_)
     failures: Failures | None = yield Memo("failures", (key,))
     open_breaker = failures is not None and 0 < parts.config.breaker_failures <= failures.in_row
-    if (
-        failures is not None
-        and failures.in_row
-        and not (job.force or open_breaker)
-        and len(cut.groups) - failures.groups < parts.config.cooldown_groups
-    ):
+    if failures is not None and not job.force and _is_cooling_down(failures, len(cut.groups), parts):
         result = _result(job.messages, job.messages, "cooling_down", "cooldown", sizes.window)
         yield Emit(_event("skipped", result, job))
         return result
     yield Emit(CompactionEvent(phase="started", tokens_before=sizes.window, reason=verdict.reason, thread_id=job.thread_id))
-    result = yield from _reduce(round_, use_model=not open_breaker)
+    try:
+        result = yield from _reduce(round_, use_model=not open_breaker)
+    except parts.passes:
+        raise
+    except Exception as exc:  # noqa: BLE001 - counted like any failure, so that it is not met again at each step
+        result = _failed(job, exc, sizes.window)
     failed = result.outcome in ("failed", "no_benefit")
     in_row = (failures.in_row if failures else 0) + 1 if failed else 0
     if failed or failures is not None:
@@ -152,13 +184,30 @@ def _compact(job: Job, parts: Parts) -> Flow[CompactionResult]:
     return result
 
 
+def _is_cooling_down(failures: Failures, groups: int, parts: Parts) -> bool:
+    """Whether too little is new since the last failure. The digest that an open breaker asks for is due at once, but only the first time."""
+    if not failures.in_row or failures.in_row == parts.config.breaker_failures:
+        return False
+    # Fewer groups than then: the history was edited, so the failure was of another one.
+    return 0 <= groups - failures.groups < parts.config.cooldown_groups
+
+
 def _failure_key(round_: Round) -> str:
-    first = round_.replaced[0] if round_.replaced else None
-    parts = (round_.job.thread_id or "", round_.request, first)
-    digest = hashlib.sha256()
-    for part in parts:
-        digest.update(part.encode("utf-8", "replace") if isinstance(part, str) else message_digest(part) if part is not None else b"-")
-        digest.update(b"\x00")
+    return _key(round_.job.thread_id, round_.request, round_.replaced[0] if round_.replaced else None)
+
+
+def _prefix_warning(job: Job, cut: Cut) -> Warn:
+    return Warn(
+        _key(job.thread_id, job.messages[cut.round_start - 1] if cut.round_start else None),
+        f"what may not be compacted (request, earlier rounds, system prompt, tools) is over the trigger of {job.limits.trigger:,} tokens by itself: "
+        "compaction waits until there is enough new work; use a model with a larger window, or send less",
+    )
+
+
+def _key(thread_id: str | None, *messages: BaseMessage | None) -> str:
+    digest = hashlib.sha256((thread_id or "").encode("utf-8", "replace"))
+    for message in messages:
+        digest.update(b"\x00" + (message_digest(message) if message is not None else b"-"))
     return digest.hexdigest()
 
 
@@ -186,7 +235,7 @@ def _checkpoint(round_: Round, *, use_model: bool) -> Flow[CompactionResult]:
     if round_.parts.estimate(recovered) + BLOCK_FLOOR_TOKENS >= sizes.target:
         return _result(round_.job.messages, round_.job.messages, "no_benefit", "not_smaller", sizes.window)  # known before anything is paid for
     answer = yield from _narrate(round_, use_model=use_model)
-    more = {"attempts": answer.attempts, "usage": answer.usage}
+    more: dict[str, Any] = {"attempts": answer.attempts, "usage": answer.usage}
     if answer.text is None and not _may_digest(round_, answer):
         return _result(round_.job.messages, round_.job.messages, "failed", answer.reason, sizes.window, **more)
     if answer.text is not None and answer.groups_covered < len(round_.cut.groups):
@@ -201,7 +250,13 @@ def _checkpoint(round_: Round, *, use_model: bool) -> Flow[CompactionResult]:
 def _narrate(round_: Round, *, use_model: bool) -> Flow[Answer]:
     parts = round_.parts
     nothing = Answer(text=None, reason="", groups_covered=0, attempts=(), usage=None)
-    notes = yield from read_notes(parts.session_memory, round_.job.state, round_.work)
+    try:
+        notes = yield from read_notes(parts.session_memory, round_.job.state, round_.work)
+    except parts.passes:
+        raise
+    except Exception as exc:  # noqa: BLE001 - somebody's callable or store; the model can still be asked
+        log.warning("session_memory failed (%s); the notes are not used", type(exc).__name__)
+        notes = None
     if notes is not None:
         return replace(nothing, text=notes.text, reason="session_memory", groups_covered=notes.groups_covered)
     if parts.model_key is None:
@@ -279,6 +334,15 @@ def _archive(round_: Round, archive_id: str) -> Flow[bool]:
 
 
 # --- tell -----------------------------------------------------------------------------------------------------------------------------
+
+
+def _failed(job: Job, exc: Exception, window: int) -> CompactionResult:
+    """Fail closed: a fault of ours must cost the compaction, never the run."""
+    if isinstance(exc, RedactionRefused):
+        log.warning("redact refused the text; the window stays as it was")
+        return _result(job.messages, job.messages, "failed", "redact_refused", window)
+    log.error("compaction failed; the window stays as it was", exc_info=exc)
+    return _result(job.messages, job.messages, "failed", "internal_error", window)
 
 
 def _result(

@@ -1,51 +1,123 @@
 """Facts from messages, by rules alone.
 
-Nothing here knows the tools of a framework. What a call does is read from the shape of its arguments (a path and a new text: a write; a
-command; a question), what a result says from the shape of its lines. Text of tools stays text of tools: only the answer to a question that
-the assistant put to a person is filed as an answer, and even that is never worded as a request.
+Nothing here knows the tools of a framework. What a call does is read from the shape of its arguments (`_calls`), what a text says from the
+shape of its lines (`_lines`), exact strings by their own shape (`_terms`). Text of tools stays text of tools: only the answer to a question
+that the assistant put to a person is filed as an answer, and even that is never worded as a request.
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
 
-from langgraph_roundcompact._calls import answered_by_person, exit_status, read_call
+from langgraph_roundcompact._calls import Reading, answered_by_person, exit_status, read_call
 from langgraph_roundcompact._content import text_of
-from langgraph_roundcompact._facts import MAX_FACTS, MAX_TEXT, Fact
-from langgraph_roundcompact._groups import Call, declared_calls, results_of
-from langgraph_roundcompact._lines import answers, last_words, sentences, telling_lines, template
+from langgraph_roundcompact._facts import LEADING, MAX_TEXT, NEEDED, STEP, WANTED, Fact
+from langgraph_roundcompact._groups import declared_calls, results_of
+from langgraph_roundcompact._lines import answers, last_words, sentences, telling_lines
 from langgraph_roundcompact._root import under_root
 from langgraph_roundcompact._terms import terms_in
 
+MAX_LINES = MAX_TERMS = 8000
+"""Lines and terms of one extraction; the least telling beyond that are no facts."""
 _SCAN = 400_000
 """Characters of one text that are looked at, head and tail; what lies between is payload."""
+_LEADING_LINKS = 2
 _ANSI = re.compile(r"\x1b\[[0-9;?]{0,12}[A-Za-z]")
 _QUOTED = re.compile(r"`([^`\n]{2,60})`")
+
+
+def extract_facts(messages: Sequence[BaseMessage], *, request: str = "", later: str = "", redact: Callable[[str], str] = str) -> tuple[Fact, ...]:
+    """Every fact of some messages, each once, in no order of use.
+
+    Args:
+        messages: The work to be replaced; checkpoints among it are not work and are left out.
+        request: The user's request. What it names is wanted.
+        later: Text of the work that stays (the protected tail). What it names is needed.
+        redact: Runs over each text before anything is taken from it.
+    """
+    out = _Collector(redact)
+    results = results_of(messages)
+    readings: dict[tuple[int, int], Reading] = {}
+    for step, message in enumerate(messages):
+        if isinstance(message, SystemMessage) or message.additional_kwargs.get("lc_source") == "round_compaction":
+            continue
+        out.start(step)
+        if isinstance(message, AIMessage):
+            readings.update(((step, number), reading) for number, reading in enumerate(_assistant(out, message)))
+        else:
+            owner = results.get(step)
+            _result(out, message, readings.get(owner) if owner else None)
+    out.say_last()
+    return tuple(under_root(out.facts(request, later)))
+
+
+def _assistant(out: _Collector, message: AIMessage) -> list[Reading]:
+    text = out.clean(text_of(message))
+    out.words(text, said=True)
+    out.quoted(text)
+    out.last_said = text if text.strip() else out.last_said
+    for weight, sentence in sentences(text):
+        out.line("said", sentence, weight)
+    readings = [read_call(call, out.clean) for call in declared_calls(message)]
+    for reading in readings:
+        out.words(reading.text, said=True)
+        for weight, status, item in reading.todo:
+            out.line("todo", item, weight, status)
+        for operation, path in reading.files:
+            out.line("file", path, 4 if operation == "r" else 8, operation)
+        if reading.command:
+            out.line("command", reading.command, reading.weight)
+    return readings
+
+
+def _result(out: _Collector, message: BaseMessage, reading: Reading | None) -> None:
+    text = out.clean(text_of(message))
+    out.words(text, said=False)
+    failed = isinstance(message, ToolMessage) and message.status == "error"
+    if answered_by_person(reading, text, failed=failed):
+        for weight, piece in answers(text):
+            out.line("user", piece, weight)
+        return
+    if reading is not None and reading.command:
+        out.ended(reading.command, exit_status(text, failed=failed))
+    for kind, weight, line in telling_lines(text, failed=failed):
+        out.line(kind, line, weight)
 
 
 @dataclass(slots=True)
 class _Term:
     kind: str
-    last: int
+    last: int = -1
+    """Message that held it last."""
+    order: int = 0
     said: int = 0
     """Messages of the assistant that hold it."""
     seen: int = 0
     leading: bool = False
-    """A link among the first of its result."""
 
 
 @dataclass(slots=True)
 class _Collector:
+    """Facts as they come up, message by message."""
+
     redact: Callable[[str], str]
     terms: dict[str, _Term] = field(default_factory=dict)
     lines: dict[tuple[str, str], Fact] = field(default_factory=dict)
-    shapes: Counter[str] = field(default_factory=Counter)
-    todo: list[Fact] = field(default_factory=list)
+    last_said: str = ""
+    step: int = 0
+    place: int = 0
+
+    def start(self, step: int) -> None:
+        """A new message begins."""
+        self.step, self.place = step, 0
+
+    @property
+    def order(self) -> int:
+        return self.step * STEP + min(self.place, STEP - 1)
 
     def clean(self, text: str) -> str:
         """Redacted text, bounded, without terminal codes."""
@@ -54,128 +126,71 @@ class _Collector:
             text = text[: _SCAN * 3 // 4] + "\n" + text[-_SCAN // 4 :]
         return _ANSI.sub("", text) if "\x1b" in text else text
 
-    def line(self, kind: str, text: str, step: int, weight: int, note: str = "") -> None:
-        text = text.strip()[:MAX_TEXT]
+    def line(self, kind: str, text: str, weight: int, note: str = "") -> None:
+        """A line of some kind was found in the present message."""
+        text = text.strip()[:MAX_TEXT].rstrip()
         if not text:
             return
-        known = self.lines.get((kind, text))
-        self.shapes[template(text)] += 1
-        if known is None:
-            self.lines[(kind, text)] = Fact(kind, text, step, 0, 1, weight, note)
-        else:
-            note = known.joined(note)
-            self.lines[(kind, text)] = replace(known, order=step, seen=known.seen + 1, weight=max(known.weight, weight), note=note)
+        self.place += 1
+        fact = Fact(kind, text, self.order, 0, 1, weight, note)
+        known = self.lines.get(fact.key)
+        if known is not None:
+            fact = replace(known.joined(fact), weight=weight if kind == "todo" else max(weight, known.weight))
+        self.lines[fact.key] = fact
 
-    def words(self, text: str, step: int, *, said: bool) -> None:
+    def ended(self, command: str, status: str) -> None:
+        """A command's result said how it ended."""
+        known = self.lines.get(("command", command.strip()[:MAX_TEXT].rstrip()))
+        if known is not None and status:
+            self.lines[known.key] = replace(known, note=status)
+
+    def words(self, text: str, *, said: bool) -> None:
+        """The terms of a text of the present message."""
         links = 0
         for kind, term in terms_in(text):
             links += kind == "url"
-            known = self.terms.get(term)
-            if known is None:
-                known = self.terms[term] = _Term(kind, step)
-            known.seen += known.last != step or known.seen == 0
-            known.last = step
+            self._term(kind, term, said=said, leading=kind == "url" and links <= _LEADING_LINKS)
+
+    def quoted(self, text: str) -> None:
+        """What the assistant set in code quotes is a name, whatever its shape."""
+        for term in dict.fromkeys(_QUOTED.findall(text)):
+            if len(term.strip()) > 1:
+                self._term("name", term.strip(), said=True, leading=False)
+
+    def _term(self, kind: str, text: str, *, said: bool, leading: bool) -> None:
+        known = self.terms.get(text)
+        if known is None:
+            known = self.terms[text] = _Term(kind)
+        if known.last != self.step:
+            known.seen += 1
             known.said += said
-            known.leading |= kind == "url" and links < 3
+            known.last, known.order = self.step, self.order
+        known.leading |= leading
+
+    def say_last(self) -> None:
+        """What the assistant said last is its intention."""
+        last = last_words(self.last_said)
+        if last:
+            self.line("intent", last, 10)
+
+    def facts(self, request: str, later: str) -> list[Fact]:
+        """All facts, the least telling ones cut where there are too many."""
+        wanted = {term for _, term in terms_in(request[:_SCAN])}
+        needed = {term for _, term in terms_in(later[:_SCAN])}
+        terms = [
+            Fact(term.kind, text, term.order, term.said, term.seen, WANTED * (text in wanted) + NEEDED * (text in needed) + LEADING * term.leading)
+            for text, term in self.terms.items()
+        ]
+        return [*_most(list(self.lines.values()), MAX_LINES, _line_order), *_most(terms, MAX_TERMS, _term_order)]
 
 
-def extract_facts(messages: Sequence[BaseMessage], *, request: str = "", later: str = "", redact: Callable[[str], str] = str) -> tuple[Fact, ...]:
-    """Every fact of some messages, each once, in no order of use.
-
-    Args:
-        messages: The work to be replaced; checkpoints among it are not work and are left out.
-        request: The user's request. What it names is needed.
-        later: Text of the work that stays (the protected tail). What it names is needed.
-        redact: Runs over each text before anything is taken from it.
-    """
-    out = _Collector(redact)
-    results = results_of(messages)
-    for step, message in enumerate(messages):
-        if _is_ours(message):
-            continue
-        if isinstance(message, AIMessage):
-            _assistant(out, message, step, messages, results)
-        else:
-            owner = results.get(step)
-            call = declared_calls(messages[owner[0]])[owner[1]] if owner else None
-            _result(out, message, call, step)
-    _last_intention(out, messages)
-    return _facts(out, request, later)
+def _most(facts: list[Fact], most: int, order: Callable[[Fact], tuple[int, ...]]) -> Iterable[Fact]:
+    return facts if len(facts) <= most else sorted(facts, key=order)[:most]
 
 
-def _is_ours(message: BaseMessage) -> bool:
-    return message.additional_kwargs.get("lc_source") == "round_compaction" or message.type == "system"
+def _line_order(fact: Fact) -> tuple[int, ...]:
+    return -fact.weight, -fact.order
 
 
-def _facts(out: _Collector, request: str, later: str) -> tuple[Fact, ...]:
-    wanted = {term for _, term in terms_in(request)}
-    needed = {term for _, term in terms_in(later)}
-    terms = [
-        Fact(term.kind, text, term.last, term.said, term.seen, (text in wanted) + 2 * (text in needed) + 4 * term.leading)
-        for text, term in out.terms.items()
-    ]
-    lines = [replace(fact, weight=_novel(fact.weight, out.shapes[template(fact.text)])) if fact.kind != "todo" else fact for fact in out.lines.values()]
-    terms = _most(terms, lambda fact: (-fact.refs, -fact.weight, -fact.order))
-    lines = _most(lines, lambda fact: (-fact.weight, -fact.order))
-    return tuple(under_root([*lines, *out.todo, *terms]))
-
-
-def _most(facts: list[Fact], key: Callable[[Fact], tuple[int, ...]]) -> list[Fact]:
-    return facts if len(facts) <= MAX_FACTS else sorted(facts, key=key)[:MAX_FACTS]
-
-
-def _novel(weight: int, told: int) -> int:
-    """A line of a form that came often says less each time."""
-    return max(weight * 4 // (3 + told), 1) if told > 1 else weight
-
-
-def _assistant(out: _Collector, message: AIMessage, step: int, messages: Sequence[BaseMessage], results: Mapping[int, tuple[int, int]]) -> None:
-    text = out.clean(text_of(message))
-    out.words(text, step, said=True)
-    for quoted in _QUOTED.findall(text):
-        known = out.terms.setdefault(quoted, _Term("name", step, 1, 1))
-        known.last = step
-    for weight, sentence in sentences(text):
-        out.line("said", sentence, step, weight)
-    for number, call in enumerate(declared_calls(message)):
-        _call(out, call, step)
-        del number
-
-
-def _call(out: _Collector, call: Call, step: int) -> None:
-    reading = read_call(call, out.clean)
-    out.words(reading.text, step, said=True)
-    if reading.todo:
-        out.todo = [Fact("todo", item[:MAX_TEXT], step, 0, 1, weight) for weight, item in reading.todo]
-    if reading.path:
-        out.line("file", reading.path, step, reading.weight, reading.operation)
-    elif reading.command:
-        out.line("command", reading.command, step, reading.weight)
-
-
-def _result(out: _Collector, message: BaseMessage, call: Call | None, step: int) -> None:
-    text = out.clean(text_of(message))
-    out.words(text, step, said=False)
-    if answered_by_person(call, text):
-        for piece in answers(text):
-            out.line("user", piece, step, 10)
-        return
-    failed = isinstance(message, ToolMessage) and message.status == "error"
-    status = exit_status(text, failed=failed)
-    if call is not None and status:
-        reading = read_call(call, out.clean)
-        known = out.lines.get(("command", reading.command.strip()[:MAX_TEXT]))
-        if known is not None:
-            out.lines[(known.kind, known.text)] = replace(known, note=status)
-    for kind, weight, line in telling_lines(text, failed=failed):
-        out.line(kind, line, step, weight)
-
-
-def _last_intention(out: _Collector, messages: Sequence[BaseMessage]) -> None:
-    for step in range(len(messages) - 1, -1, -1):
-        message = messages[step]
-        if isinstance(message, AIMessage) and not _is_ours(message):
-            last = last_words(out.clean(text_of(message)))
-            if last:
-                out.line("intent", last, step, 10)
-                return
+def _term_order(fact: Fact) -> tuple[int, ...]:
+    return -(fact.weight & NEEDED), -fact.refs, -min(fact.seen, 2), -fact.order

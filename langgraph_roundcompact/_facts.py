@@ -2,31 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
-KINDS = (
-    "user",  # an answer a person gave inside a tool result
-    "todo",  # an item of the newest todo list
-    "intent",  # what the assistant said last
-    "said",  # other sentences of the assistant
-    "file",  # what was done to a file
-    "command",
-    "error",
-    "result",  # another telling line of a result
-    "url",
-    "path",
-    "place",
-    "id",
-    "date",
-    "number",
-    "name",
+LINE_KINDS = frozenset(
+    {
+        "user",  # an answer a person gave inside a tool result
+        "todo",  # an item of a todo list
+        "intent",  # what the assistant said last
+        "said",  # other sentences of the assistant
+        "file",  # a file that was worked on
+        "command",  # another call
+        "error",
+        "result",  # another telling line of a result
+    }
 )
 TERM_KINDS = frozenset({"url", "path", "place", "id", "date", "number", "name"})
-MAX_FACTS = 6000
-"""Facts that are looked at in one compaction; the least useful beyond that are not ranked."""
+"""Kinds whose text is one exact string instead of a line; see `_terms`."""
+
+WANTED, NEEDED, LEADING = 1, 2, 4
+"""Bits in the weight of a term: named by the request; named by the work that stays; among the first links of a result."""
+
 MAX_TEXT = 600
 """Characters of one fact."""
+STEP = 1024
+"""Orders of one message: its place in the work times this, plus the place of the fact in it."""
+_DEFAULTS: tuple[Any, ...] = ("", 0, 0, 1, 0, "")
+SUPERSEDED = "superseded"
+"""Note of a todo item that the newest list does not hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,88 +38,122 @@ class Fact:
     """One fact of the replaced work."""
 
     kind: str
-    """One of `KINDS`."""
+    """One of `LINE_KINDS` or `TERM_KINDS`."""
     text: str
     """One line, verbatim from its source."""
     order: int = 0
-    """Step at which it was last seen; grows through all compactions of a round."""
+    """Where it was last seen; grows through all compactions of a round."""
     refs: int = 0
-    """Messages of the assistant that hold it after it was first seen."""
+    """Messages of the assistant that hold it."""
     seen: int = 1
     """Messages that hold it."""
     weight: int = 0
-    """Points for what the line itself says (an error, a decision, a definition)."""
+    """Points for what a line says (an error, a decision, a definition); bits for a term."""
     note: str = ""
-    """Of a file what was done to it, a letter each (`r` read, `w` written, `e` edited, `d` deleted); of a command its exit status."""
-
-    def joined(self, note: str) -> str:
-        """This fact's note continued by a later one."""
-        if self.kind != "file":
-            return note or self.note
-        letters = self.note
-        for letter in note:
-            letters += letter if not letters.endswith(letter) else ""
-        return letters[-6:]
+    """Of a file what was done to it, a letter each (`r` read, `w` written, `e` edited, `d` deleted); of a command its exit status; of a todo
+    item its status."""
 
     @property
     def key(self) -> tuple[str, str]:
         """What makes two facts the same."""
         return ("term" if self.kind in TERM_KINDS else self.kind, self.text)
 
+    def joined(self, later: Fact) -> Fact:
+        """This fact told again: newer and better known, nothing else about it changes."""
+        note = later.note or self.note
+        if self.kind == "file":
+            note = _operations(self.note, later.note)
+        return replace(
+            self,
+            order=max(self.order, later.order),
+            refs=self.refs + later.refs,
+            seen=self.seen + later.seen,
+            weight=(self.weight | later.weight) if self.kind in TERM_KINDS else max(self.weight, later.weight),
+            note=note,
+        )
+
+
+def _operations(before: str, after: str) -> str:
+    """What was done to a file, repeats left out, the last six."""
+    letters = before
+    for letter in after:
+        letters += "" if letters.endswith(letter) else letter
+    return letters[-6:]
+
+
+def join_facts(facts: Iterable[Fact]) -> list[Fact]:
+    """The same facts, each once."""
+    joined: dict[tuple[str, str], Fact] = {}
+    for fact in facts:
+        known = joined.get(fact.key)
+        joined[fact.key] = fact if known is None else known.joined(fact)
+    return list(joined.values())
+
 
 def merge_facts(old: Sequence[Fact], new: Sequence[Fact]) -> tuple[Fact, ...]:
     """Facts of earlier compactions and of new work as one set.
 
-    A fact told again becomes newer and better known; nothing else about an old fact changes, so that being carried costs it nothing. The
-    todo list and the last intention are replaced as a whole when new work states them again.
+    Being carried costs a fact nothing. An intention that was overtaken stays as one of the assistant's sentences; a todo item that a newer
+    list leaves out stays, marked as superseded.
 
     Args:
         old: Facts carried by the earlier checkpoint.
         new: Facts of the work since then, with orders of their own.
     """
-    offset = 1 + max((fact.order for fact in old), default=-1) if new else 0
-    told = {fact.kind for fact in new} & {"todo", "intent"}
-    merged: dict[tuple[str, str], Fact] = {}
-    for fact in old:
-        if fact.kind == "intent" and "intent" in told:
-            fact = replace(fact, kind="said")  # noqa: PLW2901 - the old intention is history now
-        if not (fact.kind == "todo" and "todo" in told):
-            _add(merged, fact)
-    for fact in new:
-        _add(merged, replace(fact, order=fact.order + offset))
-    return tuple(merged.values())
+    if not new:
+        return tuple(join_facts(old))
+    offset = (max((fact.order for fact in old), default=-1) // STEP + 1) * STEP
+    listed = {fact.text for fact in new if fact.kind == "todo"}
+    told = any(fact.kind == "intent" for fact in new)
+    aged = [_aged(fact, listed=listed, told=told) for fact in old]
+    return tuple(join_facts((*aged, *(replace(fact, order=fact.order + offset) for fact in new))))
 
 
-def _add(merged: dict[tuple[str, str], Fact], fact: Fact) -> None:
-    known = merged.get(fact.key)
-    if known is None:
-        merged[fact.key] = fact
-        return
-    merged[fact.key] = replace(
-        known,
-        order=max(known.order, fact.order),
-        refs=known.refs + fact.refs,
-        seen=known.seen + fact.seen,
-        weight=max(known.weight, fact.weight),
-        note=known.joined(fact.note),
-    )
+def _aged(fact: Fact, *, listed: set[str], told: bool) -> Fact:
+    if fact.kind == "intent" and told:
+        return replace(fact, kind="said", weight=min(fact.weight, 4))
+    if fact.kind == "todo" and listed and fact.text not in listed:
+        return replace(fact, note=SUPERSEDED, weight=1)
+    if fact.kind == "todo" and listed:
+        # The newest list alone says how much the item matters now.
+        return replace(fact, weight=0)
+    return fact
 
 
-def facts_to_data(facts: Iterable[Fact]) -> list[list[str | int]]:
-    """Facts as plain data: one short list each, for JSON and msgpack."""
-    return [[fact.kind, fact.text, fact.order, fact.refs, fact.seen, fact.weight, fact.note] for fact in facts]
+def facts_to_data(facts: Iterable[Fact]) -> list[list[Any]]:
+    """Facts as plain data for JSON and msgpack: one list a kind, its name first, then a short list for each fact."""
+    kinds: dict[str, list[Any]] = {}
+    for fact in facts:
+        kinds.setdefault(fact.kind, [fact.kind]).append(_entry(fact))
+    return list(kinds.values())
+
+
+def _entry(fact: Fact) -> list[Any]:
+    """Text, order, references, times seen, weight, note; what equals the default is left out at the end."""
+    entry: list[Any] = [fact.text, fact.order, fact.refs, fact.seen, fact.weight, fact.note]
+    while len(entry) > 2 and entry[-1] == _DEFAULTS[len(entry) - 1]:
+        entry.pop()
+    return entry
 
 
 def facts_from_data(data: object) -> tuple[Fact, ...]:
     """Facts from what `facts_to_data` gave; entries that are not facts are left out, junk gives `()`."""
-    if isinstance(data, str | bytes | Mapping) or not isinstance(data, Iterable):
-        return ()
     facts = []
-    for entry in data:
-        if isinstance(entry, list | tuple) and len(entry) == 7 and entry[0] in KINDS and isinstance(entry[1], str) and isinstance(entry[6], str) and _counts(entry[2:6]):
-            facts.append(Fact(*entry))
+    for group in data if isinstance(data, list | tuple) else ():
+        if isinstance(group, list | tuple) and group and isinstance(group[0], str) and group[0] in LINE_KINDS | TERM_KINDS:
+            facts += [fact for entry in group[1:] if (fact := _fact(group[0], entry))]
     return tuple(facts)
 
 
-def _counts(values: Sequence[object]) -> bool:
-    return all(isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**53 for value in values)
+def _fact(kind: str, entry: object) -> Fact | None:
+    if not isinstance(entry, list | tuple) or not 1 < len(entry) < 7:
+        return None
+    full: list[Any] = list(entry) + list(_DEFAULTS[len(entry) :])
+    text, order, refs, seen, weight, note = full
+    if not isinstance(text, str) or not text or not isinstance(note, str) or not all(map(_is_count, (order, refs, seen, weight))):
+        return None
+    return Fact(kind, text[:MAX_TEXT], order, refs, seen, weight, note[:40])
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**40

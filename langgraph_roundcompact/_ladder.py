@@ -44,7 +44,7 @@ def climb(round_: Round) -> Flow[Ladder]:
     for tier in parts.tiers if indices else ():
         if ladder.tokens <= job.limits.target:
             break
-        folded = _call(tier, target, _context(round_, ladder.tokens))
+        folded = _call(tier, target, _context(round_, ladder.tokens), parts.passes)
         placed = _place(job.messages, indices, folded) if folded is not None else None
         if placed is None or faults(placed) > faults(job.messages):
             continue
@@ -70,9 +70,11 @@ def _context(round_: Round, window: int) -> TierContext:
     )
 
 
-def _call(tier: Tier, target: Sequence[BaseMessage], context: TierContext) -> list[BaseMessage] | None:
+def _call(tier: Tier, target: Sequence[BaseMessage], context: TierContext, passes: tuple[type[BaseException], ...]) -> list[BaseMessage] | None:
     try:
         return list(tier(tuple(target), context))
+    except passes:
+        raise
     except Exception:
         log.exception("the tier %s failed and is skipped", _name(tier))
         return None

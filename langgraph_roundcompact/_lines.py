@@ -5,29 +5,33 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 
 from langgraph_roundcompact._terms import terms_in
 
-_SENTENCE = re.compile(r"(?<=[.!?:])\s+(?=[A-Z`\"'(\[*])|(?<=[。！？；])")
+_SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z`\"'(\[*])|(?<=[^:]{60}:)\s+(?=[A-Z`\"'(\[*])|(?<=[。！？；])")
 _FILLER = re.compile(
-    r"^(?:now,? |first,? |next,? |then,? |okay,? |ok,? |great!? |good[,.!]? |perfect!? )*(?:let me|let's|i'll|i will|i need to|now i|i'm going to|让我|接下来|现在)\b", re.IGNORECASE
+    r"^(?:now,? |first,? |next,? |then,? |okay,? |ok,? |great!? |good[,.!]? |perfect!? )*"
+    r"(?:let me|let's|i'll|i will|i need to|now i|i'm going to|让我|接下来|现在)\b",
+    re.IGNORECASE,
 )
+_TURN = re.compile(r"\b(?:instead|because|since|different(?:ly)?|rather|again|not|without|anew|fresh)\b|n't\b|改用|重新|而不是", re.IGNORECASE)
 _CUE = re.compile(
-    r"\b(?:because|cause[sd]?|found|confirm(?:s|ed)?|issue|problem|bug|need(?:s)? to|must|should|decid\w*|instead|not|never|cannot|fail(?:s|ed|ing)?|pass(?:es|ed)?|works?|correct|"
-    r"complete|done|fixed|root|only|already|means|however|but|default|called|defined|located|created|explains?|so)\b|n't\b|因为|所以|发现|需要|必须|问题|决定|不能|完成|应该",
+    r"\b(?:because|cause[sd]?|found|confirm(?:s|ed)?|issue|problem|bug|need(?:s)? to|must|should|decid\w*|instead|not|never|cannot|fail(?:s|ed|ing)?|"
+    r"pass(?:es|ed)?|works?|correct|complete|done|fixed|root|only|already|means|however|but|default|called|defined|located|created|explains?|so)\b|"
+    r"n't\b|因为|所以|发现|需要|必须|问题|决定|不能|完成|应该",
     re.IGNORECASE,
 )
+# Matched against lower-cased lines: several times as fast as a pattern that ignores case.
 _ERROR = re.compile(
-    r"\b(?:errors?|exception|traceback|failed|failure|fatal|panic|cannot|can't|could not|unable to|not found|no such|denied|invalid|undefined|"
-    r"unexpected|unrecognized|unknown|missing|timed? ?out|refused|rejected|warning|does not exist|malformed|unused)\b|\bE\d{3,}\b|\w(?:Error|Exception|Warning)\b|"
-    r"^FAIL|^--- FAIL|[✗✘]|错误|失败|异常|无法|不存在|拒绝",
-    re.IGNORECASE,
+    r"error|exception|fail|traceback|fatal:|panic|cannot |can't |could not |unable to |not found|no such |denied|invalid|undefined|unexpected|"
+    r"unrecognized|unknown |missing |timed out|timeout|refused|rejected|warning|not exist|malformed|unused|\be\d{3,}\b|[✗✘]|错误|失败|异常|无法|不存在|拒绝"
 )
 _HARD_ERROR = re.compile(r"^\S{0,160}(?:error|exception|failed|fatal|panic|FAIL)\S{0,3}[:\s]|^\S{1,150}:\d+(?::\d+)?:? \w|^E\s", re.IGNORECASE)
 _COUNT = re.compile(
-    r"\b\d[\d,.]*\s*(?:passed|failed|errors?|issues?|warnings?|tests?|files?|lines?|bytes|rows|results?|matches|items|seconds|ms|%|characters)\b|exit code:? ?-?\d+", re.IGNORECASE
+    r"\d[\d,.]*\s{0,3}(?:[Pp]assed|[Ff]ailed|[Ee]rror|[Ii]ssue|[Ww]arning|[Tt]est|file|line|byte|row|result|match|item|second|ms\b|%|character)|code:? ?-?\d"
 )
-_DEFINITION = re.compile(r"\b(?:func|def|class|type|interface|struct|fn|function|enum|trait|const|export|module|impl)\s+(?:\w|\(\w)")
+_DEFINITION = re.compile(r"\b(?:func|def|class|type|interface|struct|fn|function|enum|trait|const|export|module|impl)\s{1,4}(?:\w|\(\w)")
 _PLACE_LINE = re.compile(r"^\S{1,200}?[:\-]?\d+[:\-]")
 _NUMBERED = re.compile(r"\s*(\d{1,7})(?:\s?[→|:\t\-]|\s)")
 _CODE_END = re.compile(r"[{}();,:\[\]\\>]\s*$|^\s*(?://|#|\*|--|import |from |return )")
@@ -39,6 +43,15 @@ _CLAUSE = re.compile(r"[,;:，；、] ?|(?<= )[-–—] ")
 _WORD = re.compile(r"\w{3,}")
 _WIDE = re.compile(r"[\u2e80-\u9fff]")
 _QUANTITY = re.compile(r"(?<![\w.])[$€¥£]?\d[\d,.]*(?: ?(?:%|[A-Za-z]{2,}|[年月日万亿元个家名单座倍]))")
+_PAIR = re.compile(r'"([^"]{1,400})"\s{0,4}[=:]\s{0,4}"([^"]{1,2000})"')
+_ANSWER_PIECE = re.compile(r"(?<=[.!?:])\s+(?=[A-Z`\"'(\[*])|(?<=[。！？；])")
+_RULE = re.compile(
+    r"\b(?:never|must|only|not|always|without|until|unless|approval|approve|prefer|wants?|should|instead|no|stop|need|consider|include|keep)\b|n't\b|"
+    r"不要|必须|只|不能|需要|应该|保持",
+    re.IGNORECASE,
+)
+_MOST_PIECES = 40
+"""Pieces of one answer."""
 _WRAPPER = re.compile(r"</?[\w\-]{1,40}>|<([\w\-]{1,40})>-?\d{0,4}</\1>|[=\-_*~#]{3,}")
 _TITLE = re.compile(r'"(?:title|headline|subject)" ?: ?"([^"\\]{4,200})"')
 _SHORT = 420
@@ -92,7 +105,7 @@ def _says(piece: str) -> bool:
 
 def _sentence_weight(sentence: str) -> int:
     if _FILLER.match(sentence):
-        return 1 if terms_in(sentence) or "`" in sentence else 0
+        return 4 if _TURN.search(sentence[:400]) else 1 if terms_in(sentence) or "`" in sentence else 0
     cues = len({match.group().lower() for match in _CUE.finditer(sentence[:400])})
     return 3 + min(cues, 3) + min(len(_WIDE.findall(sentence)) // 8, 5) - 2 * sentence.endswith(":")
 
@@ -117,7 +130,7 @@ def telling_lines(text: str, *, failed: bool) -> list[tuple[str, int, str]]:
 def _line_weight(line: str, index: int, count: int, *, code: bool, failed: bool, short: bool) -> tuple[int, str]:
     head = line.strip()[:300]
     edge = 1 if index == 0 else 2 if index == count - 1 else 0
-    error = _ERROR.search(head) if not code or not _CODEY.search(head) else _HARD_ERROR.search(head)
+    error = _HARD_ERROR.search(head) if code and _CODEY.search(head) else _ERROR.search(head.lower())
     weight = edge + (4 if short else 0) + (2 if count < 3 else 0)
     if error:
         weight += 3 + (2 if failed else 0)
@@ -167,9 +180,7 @@ def _walk(value: object, key: str, out: list[str], depth: int) -> None:
         for item in value:
             _walk(item, key, out, depth + 1)
     elif isinstance(value, str):
-        for line in value.splitlines():
-            if len(line.strip()) > 1:
-                out.append(line)
+        out += [line for line in value.splitlines() if len(line.strip()) > 1]
     elif value is not None:
         out.append(f"{key}: {value}")
 
@@ -178,21 +189,29 @@ def _is_code(lines: list[str]) -> bool:
     """Whether most lines are source code, numbered or not: there the word `error` is a name."""
     some = lines[:400]
     numbers = [int(match.group(1)) if (match := _NUMBERED.match(line[:40])) else -1 for line in some]
-    if len(some) > 3 and sum(after == before + 1 for before, after in zip(numbers, numbers[1:], strict=False) if before >= 0) > len(some) * 0.6:
+    if len(some) > 3 and sum(after == before + 1 for before, after in pairwise(numbers) if before >= 0) > len(some) * 0.6:
         return True
-    if len(some) < 6 or sum(number >= 0 for number in numbers) > len(some) * 0.5 or sum(bool(_PLACE_LINE.match(line[:220])) for line in some) > len(some) * 0.5:
+    if (
+        len(some) < 6
+        or sum(number >= 0 for number in numbers) > len(some) * 0.5
+        or sum(bool(_PLACE_LINE.match(line[:220])) for line in some) > len(some) * 0.5
+    ):
         return False
     return sum(1 for line in some if _CODE_END.search(line[-200:])) > len(some) * 0.5
 
 
-def answers(text: str) -> Iterator[str]:
-    """What a person answered, piece by piece."""
-    pairs = re.findall(r'"([^"]{1,400})"\s*[=:]\s*"([^"]{1,2000})"', text[:20_000])
-    if pairs:
-        for question, answer in pairs:
-            if len(answer) < 50:
-                yield f"{question} = {answer}"
-            else:
-                yield from (sentence for _, sentence in sentences(answer))
-        return
-    yield from [sentence for _, sentence in sentences(text[:4000])][:20]
+def answers(text: str) -> Iterator[tuple[int, str]]:
+    """What a person answered, piece by piece with points: short answers with their question, long ones in sentences."""
+    pairs = _PAIR.findall(text[:20_000])
+    for question, answer in pairs:
+        yield from [(14, f"{question} = {answer}")] if len(answer) < 50 else _answer_pieces(answer)
+    if not pairs:
+        yield from _answer_pieces(text)
+
+
+def _answer_pieces(text: str) -> Iterator[tuple[int, str]]:
+    pieces = [piece.strip(" \t*-#>|") for line in text[:4000].splitlines() for piece in _ANSWER_PIECE.split(line)]
+    # A short answer ("yes") is all there is; in a long one a scrap is a label.
+    telling = [piece for piece in pieces if _says(piece)] if len(text) > 60 else [piece for piece in pieces if piece]
+    for piece in telling[:_MOST_PIECES]:
+        yield 8 + 2 * min(len(_RULE.findall(piece)), 3), piece

@@ -104,7 +104,7 @@ class MessageList:
         place = self._places.get(message_id)
         return place if place is not None and self._slots[place] is None else otherwise
 
-    def _put(self, message: BaseMessage, place: int) -> str:
+    def _put(self, message: BaseMessage, place: int) -> None:
         if not message.id:
             message = message.model_copy(update={"id": self._new_id(message)})
         key = message.id or ""
@@ -118,7 +118,6 @@ class MessageList:
             self._blocks[key] = ids | {key}
         else:
             self._blocks.pop(key, None)
-        return key
 
     def _drop(self, message_id: str) -> None:
         place = self._index.pop(message_id, None)
@@ -158,7 +157,7 @@ class MessageList:
 
     def _companion(self, message: BaseMessage) -> None:
         """Recovered context, or the result half of a checkpoint: it belongs behind its checkpoint, and shares its fate."""
-        if message.id in self._refused:
+        if message.id in self._refused or message.id in self._blocks:
             return
         place = self._place_of(message.id)
         owners = [self._index[key] for key, ids in self._blocks.items() if message.id in ids]

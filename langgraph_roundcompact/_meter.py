@@ -182,7 +182,9 @@ class Meter:
             problem = f"raised {type(exc).__name__}"
         if not self._failure_told:
             self._failure_told = True
-            log.warning("token_counter %s; the package's own count stands in where it fails. It takes a list of messages and returns a number >= 0.", problem)
+            log.warning(
+                "token_counter %s; the package's own count stands in where it fails. It takes a list of messages and returns a number >= 0.", problem
+            )
         return None
 
     def _kept(self, key: int, count: Callable[[], int]) -> int:

@@ -52,6 +52,8 @@ class Job:
     force: bool = False
     thread_id: str | None = None
     idle_seconds: float | None = None
+    readable: bool = True
+    """False: something in the list is not a message in any known form, so nothing about it can be decided."""
     by_id: bool = True
     """The channel removes by id."""
     writes_state: bool = True

@@ -12,11 +12,13 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol, assert_never, runtime_checkable
 
+from langchain_core.messages import AIMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import ensure_config
+from langgraph.errors import GraphBubbleUp
 
 from langgraph_roundcompact._effects import (
     CallModel,
@@ -28,6 +30,7 @@ from langgraph_roundcompact._effects import (
     Offload,
     ReadStore,
     Sleep,
+    Warn,
     WriteArchive,
     WriteDump,
 )
@@ -44,7 +47,10 @@ NOSTREAM = "nostream"
 JITTER = 0.25
 """Largest share added to a wait, so that many threads do not come back at once."""
 
-SUMMARY_TABLE_SIZE, FAILURE_TABLE_SIZE, STANDING_TABLE_SIZE = 256, 4096, 1024
+LONG_CHARS = 100_000
+"""Text in one count, in characters, from which an event loop should not wait for it: some 20 ms for the slower way of counting."""
+
+SUMMARY_TABLE_SIZE, FAILURE_TABLE_SIZE, STANDING_TABLE_SIZE, TOLD_TABLE_SIZE = 256, 4096, 1024, 4096
 
 
 @runtime_checkable
@@ -98,6 +104,7 @@ class CompactorPorts:
             "failures": BoundedTable(FAILURE_TABLE_SIZE),
             "stand_ins": BoundedTable(STANDING_TABLE_SIZE),
         }
+        self._told = BoundedTable(TOLD_TABLE_SIZE)
 
     def perform(self, effect: Effect) -> Any:
         """Answer one effect."""
@@ -111,10 +118,10 @@ class CompactorPorts:
             case ReadStore():
                 return _store_value((store := _store()) and store.get(effect.namespace, effect.key))
             case WriteArchive():
-                return self._archive and _accepted(self._archive.put(effect.key, effect.record, thread_id=effect.thread_id))
+                return self._write(effect)
             case WriteDump():
                 return self._dump(effect)
-            case Memo() | Emit() | Offload():
+            case Memo() | Emit() | Warn() | Offload():
                 return self._local(effect)
             case _:
                 assert_never(effect)
@@ -131,10 +138,10 @@ class CompactorPorts:
             case ReadStore():
                 return _store_value((store := _store()) and await store.aget(effect.namespace, effect.key))
             case WriteArchive():
-                return self._archive and _accepted(await self._archive.aput(effect.key, effect.record, thread_id=effect.thread_id))
+                return await self._awrite(effect)
             case WriteDump():
                 return await asyncio.to_thread(self._dump, effect)
-            case Memo() | Emit() | Offload():
+            case Memo() | Emit() | Warn() | Offload():
                 return self._local(effect)
             case _:
                 assert_never(effect)
@@ -152,8 +159,10 @@ class CompactorPorts:
         )
 
     async def _ameasure(self, effect: Count | MeasureWindow) -> int | WindowCount:
-        # Our own counter is quick; a user's may call a tokenizer service.
-        return await asyncio.to_thread(self._measure, effect) if self.meter.custom else self._measure(effect)
+        # Our own counter is quick for a step's worth of text; a user's may call a tokenizer service, and the first count loads an encoding.
+        if self.meter.custom or self.meter.cold or _is_long(effect):
+            return await asyncio.to_thread(self._measure, effect)
+        return self._measure(effect)
 
     def _call(self, effect: CallModel) -> Any:
         """The summariser's answer. A late one, after the time limit, is ignored: a thread cannot be stopped."""
@@ -185,15 +194,27 @@ class CompactorPorts:
         async with asyncio.timeout(effect.timeout_seconds or None):
             return await model.ainvoke(list(effect.messages), _call_config())
 
+    def _write(self, effect: WriteArchive) -> None:
+        if self._archive is not None:
+            put: Callable[..., object] = self._archive.put
+            _accepted(put(effect.key, effect.record, thread_id=effect.thread_id))
+
+    async def _awrite(self, effect: WriteArchive) -> None:
+        if self._archive is not None:
+            aput: Callable[..., Awaitable[object]] = self._archive.aput
+            _accepted(await aput(effect.key, effect.record, thread_id=effect.thread_id))
+
     def _summariser(self, effect: CallModel) -> Runnable[Any, Any]:
         if self._model is None:
             msg = "there is no summariser"
             raise RuntimeError(msg)
         return _with_timeout(self._model, effect.timeout_seconds)
 
-    def _local(self, effect: Memo | Emit | Offload) -> Any:
+    def _local(self, effect: Memo | Emit | Warn | Offload) -> Any:
         if isinstance(effect, Emit):
             return self._tell(effect.event)
+        if isinstance(effect, Warn):
+            return self._warn(effect)
         if isinstance(effect, Memo):
             table = self._tables[effect.table]
             return table.get(*effect.keys) if effect.value is None else table.put(effect.keys[0], effect.value)
@@ -204,11 +225,20 @@ class CompactorPorts:
         if self._on_event is not None:
             try:
                 self._on_event(event)
+            except GraphBubbleUp:
+                raise
             except Exception:
                 log.exception("on_event failed")
         writer = _stream_writer()
         if writer is not None:
             writer(event.as_dict())
+
+    def _warn(self, effect: Warn) -> bool:
+        if self._told.get(effect.key):
+            return False
+        self._told.put(effect.key, True)
+        log.warning("%s", effect.text)
+        return True
 
     def _dump(self, effect: WriteDump) -> None:
         if self._write_dump is not None:
@@ -231,6 +261,24 @@ def _with_timeout(model: Runnable[Any, Any], seconds: float) -> Runnable[Any, An
     if seconds and any(cls.__name__ == "BaseChatOpenAI" for cls in type(model).__mro__):
         return model.bind(timeout=seconds)
     return model
+
+
+def _is_long(effect: Count | MeasureWindow) -> bool:
+    """Whether a count may have much text to read. Looks from the end, and no further than the quick form of measuring does."""
+    left = LONG_CHARS
+    for message in reversed(effect.messages):
+        if isinstance(effect, MeasureWindow) and not effect.exact and isinstance(message, AIMessage) and message.usage_metadata:
+            return False
+        content = message.content
+        left -= len(content) if isinstance(content, str) else sum(len(block) if isinstance(block, str) else _text_chars(block) for block in content)
+        if left < 0:
+            return True
+    return False
+
+
+def _text_chars(block: object) -> int:
+    text = block.get("text") if isinstance(block, Mapping) else None
+    return len(text) if isinstance(text, str) else 1000
 
 
 def _jittered(effect: Sleep) -> float:

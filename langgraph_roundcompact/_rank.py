@@ -1,8 +1,12 @@
-"""Facts ranked by use for their length, and as many of them as a budget holds.
+"""Which facts are worth their length, and as many of them as a budget holds.
 
-Ranking is greedy cover: a line is worth the terms in it that nothing chosen before it holds, plus what it says as a line; it is taken by
-worth per character. So many short exact strings win over prose, and nothing is paid for twice. The order does not depend on the budget,
-hence a larger budget only ever adds.
+Ranking is greedy cover. A line is worth what it says, plus the exact strings and the words in it that nothing chosen before it holds; a term
+is worth how likely it is wanted again. Facts are taken by worth per character, so many short exact strings win over prose, and nothing is
+paid for twice. The order does not depend on the budget: a larger budget only ever adds.
+
+The figures were measured on transcripts of real agents: of the names that the assistant itself used in the last fifth of its work, one in
+three came back later; of those it used in the first half, one in fifty; of names that only ever stood in results, one in eighty, twice
+as many when they stood in two results, or are made of words that the assistant uses now.
 """
 
 from __future__ import annotations
@@ -12,41 +16,66 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
-from langgraph_roundcompact._facts import TERM_KINDS, Fact
+from langgraph_roundcompact._facts import LEADING, NEEDED, TERM_KINDS, WANTED, Fact
+from langgraph_roundcompact._lines import template
 from langgraph_roundcompact._terms import parts_of, terms_in, words_in_name
 
-TERM = {"url": 1.2, "path": 1.3, "place": 0.6, "id": 2.0, "date": 2.0, "number": 0.3, "name": 1.4}
-LINE = {"user": 10.0, "todo": 2.0, "intent": 1.8, "said": 1.4, "file": 1.8, "command": 0.9, "error": 2.4, "result": 0.8}
-P = {"a0": 0.3, "a1": 5.0, "ap": 3, "r": 0.2, "n0": 0.1, "n1": 0.2, "l0": 0.75, "l1": 0.25, "tl": 0.45, "ov": 4.0, "w": 0.25, "wl": 0.85, "u": 2.25, "touch": 1.0, "want": 0.5, "dot": 0.6, "sp": 0.7, "need": 6.0, "seen": 2.0}
+_TERM_WORTH = {"url": 1.2, "path": 1.3, "place": 0.6, "id": 2.0, "date": 2.0, "number": 0.3, "name": 1.7}
+_LINE_WORTH = {"user": 8.5, "todo": 1.7, "intent": 1.5, "said": 1.2, "file": 1.5, "command": 0.8, "error": 2.0, "result": 0.7}
+_LINE_START = 4.0
+"""Characters that a fact costs beside its text: its separator, its share of a label."""
+_TERMS_IN_LINE = 0.45
+"""Share of its terms' worth that a line gets: a term alone is the cheaper way to keep it."""
+_WORD_WORTH = 0.3
+_LINK_WORTH = 2.5
+_NEEDED_WORTH = 6.0
+_FILL_FROM = 80
+"""Facts after the first that does not fit, which are tried for the room that is left."""
 _WORD = re.compile(r"[^\W\d_]{4,}")
 
 
-def rank(facts: Sequence[Fact]) -> tuple[Fact, ...]:
-    """Facts, most useful for their length first. Deterministic; independent of the order given."""
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """Facts in order of use."""
+
+    facts: tuple[Fact, ...]
+    """Most useful for their length first. A term that a line before it holds follows at no cost."""
+    covered: frozenset[Fact]
+    """Terms that facts before them hold verbatim; they need no text of their own."""
+
+
+def rank(facts: Sequence[Fact]) -> Ranking:
+    """Order facts by use for their length. Deterministic, whatever the order given."""
     facts = sorted(facts, key=lambda fact: (fact.kind, fact.text))
     newest = max((fact.order for fact in facts), default=0)
     topics = _topics(facts, newest)
-    worth = {fact.text: term_worth(fact, newest, topics) for fact in facts if fact.kind in TERM_KINDS}
+    worth = {fact.text: _term_worth(fact, newest, topics) for fact in facts if fact.kind in TERM_KINDS}
     held = [_held(fact) for fact in facts]
-    words = [frozenset() if fact.kind in TERM_KINDS else frozenset(word.lower() for word in _WORD.findall(fact.text)) for fact in facts]
+    words = [_words(fact) for fact in facts]
     often = Counter(word for some in words for word in some)
-    rare = {word: P["w"] / (1 + math.log2(count)) for word, count in often.items()}
-    lines = [line_worth(fact, newest) for fact in facts]
-    costs = [cost(fact.text) + P["ov"] for fact in facts]
+    rare = {word: _WORD_WORTH / (1 + math.log2(count)) for word, count in often.items()}
+    shapes: Counter[str] = Counter()
+    for fact in facts:
+        if fact.kind not in TERM_KINDS:
+            shapes[template(fact.text)] += fact.seen
+    lines = [_line_worth(fact, newest, shapes) for fact in facts]
+    costs = [_cost(fact.text) + _LINE_START for fact in facts]
     covered: set[str] = set()
     spoken: set[str] = set()
 
     def density(i: int) -> float:
         gain = sum(worth.get(term, 0.0) for term in held[i] if term not in covered)
         if lines[i]:
-            fresh = sum(rare[word] for word in words[i] if word not in spoken)
-            gain = gain * P["tl"] + lines[i] * P["wl"] + fresh
+            gain = gain * _TERMS_IN_LINE + lines[i] + sum(rare[word] for word in words[i] if word not in spoken)
         return gain / costs[i]
 
+    # Worth only ever falls as more is covered, so an entry that is still the best after a fresh look is the best.
     heap = [(-density(i), i) for i in range(len(facts))]
     heapq.heapify(heap)
     ranked: list[Fact] = []
+    free: list[Fact] = []
     while heap:
         old, i = heapq.heappop(heap)
         now = -density(i)
@@ -54,14 +83,44 @@ def rank(facts: Sequence[Fact]) -> tuple[Fact, ...]:
             heapq.heappush(heap, (now, i))
             continue
         if facts[i].kind in TERM_KINDS and facts[i].text in covered:
-            continue
+            free.append(facts[i])
         covered |= held[i]
         spoken |= words[i]
         ranked.append(facts[i])
-    return tuple(ranked)
+    return Ranking(tuple(ranked), frozenset(free))
+
+
+def choose(facts: Sequence[Fact], render: Callable[[Sequence[Fact]], str], budget_tokens: int, estimate: Callable[[str], int]) -> list[Fact]:
+    """The longest run of first facts whose text fits, and what still fits of those that follow.
+
+    Args:
+        facts: Most useful first.
+        render: Their text; it must grow with the facts.
+        budget_tokens: The most the text may take, measured by `estimate`.
+        estimate: Tokens of a text.
+    """
+    low, high = 0, len(facts)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if estimate(render(facts[:middle])) <= budget_tokens:
+            low = middle
+        else:
+            high = middle - 1
+    chosen = list(facts[:low])
+    room = budget_tokens - estimate(render(chosen))
+    extra: list[Fact] = []
+    for fact in facts[low : low + _FILL_FROM]:
+        need = estimate(fact.text) + 2
+        if need <= room:
+            extra.append(fact)
+            room -= need
+    while extra and estimate(render([*chosen, *extra])) > budget_tokens:
+        extra.pop()
+    return chosen + extra
 
 
 def _held(fact: Fact) -> frozenset[str]:
+    """Terms that whoever shows the fact shows too."""
     if fact.kind in TERM_KINDS:
         return frozenset((fact.text, *parts_of(fact.text)))
     held: set[str] = set()
@@ -71,14 +130,38 @@ def _held(fact: Fact) -> frozenset[str]:
     return frozenset(held)
 
 
+def _words(fact: Fact) -> frozenset[str]:
+    return frozenset() if fact.kind in TERM_KINDS else frozenset(word.lower() for word in _WORD.findall(fact.text))
+
+
 def _topics(facts: Sequence[Fact], newest: int) -> dict[str, float]:
     """The words that the assistant's own names are made of, and how lately it used them (0 to 1)."""
     topics: dict[str, float] = {}
     for fact in facts:
         if fact.kind in TERM_KINDS and fact.refs:
             for word in words_in_name(fact.text):
-                topics[word] = max(topics.get(word, 0.0), (fact.order + 1) / (newest + 1))
+                topics[word] = max(topics.get(word, 0.0), _recency(fact, newest))
     return topics
+
+
+def _recency(fact: Fact, newest: int) -> float:
+    return (fact.order + 1) / (newest + 1)
+
+
+def _term_worth(fact: Fact, newest: int, topics: Mapping[str, float]) -> float:
+    recency = _recency(fact, newest)
+    if fact.refs:
+        worth = (0.3 + 5.0 * recency**4) * (1 + 0.2 * min(fact.refs - 1, 4))
+    elif fact.kind in ("url", "date"):
+        # What a search found is cited by its address; nothing else about it says so.
+        worth = _LINK_WORTH if fact.weight & LEADING else _LINK_WORTH / 4
+    else:
+        worth = (0.1 + 0.2 * recency**2) * (1 + _touch(fact.text, topics)) * (2.5 if fact.seen > 1 else 1.0)
+    if fact.kind == "name":
+        # Calls of methods (`line.strip`) and pairs of capitalised words are names less often than single words are.
+        worth *= 0.6 if "." in fact.text else 0.7 if " " in fact.text else 1.0
+    worth *= _TERM_WORTH[fact.kind] * (1.5 if fact.weight & WANTED else 1.0)
+    return worth + _NEEDED_WORTH if fact.weight & NEEDED else worth
 
 
 def _touch(text: str, topics: Mapping[str, float]) -> float:
@@ -87,41 +170,16 @@ def _touch(text: str, topics: Mapping[str, float]) -> float:
     return sum(topics.get(word, 0.0) ** 2 for word in words) / len(words) if words else 0.0
 
 
-def term_worth(fact: Fact, newest: int, topics: Mapping[str, float]) -> float:
-    """Points of a term: what the assistant itself wrote lately is wanted again, what only stood in a long result hardly ever."""
-    recency = (fact.order + 1) / (newest + 1)
-    if fact.refs:
-        known = (P["a0"] + P["a1"] * recency ** P["ap"]) * (1 + P["r"] * min(fact.refs - 1, 4))
-    else:
-        known = (P["n0"] + P["n1"] * recency * recency) * (1 + P["touch"] * _touch(fact.text, topics)) * (P["seen"] if fact.seen > 1 else 1)
-    if fact.kind in ("url", "date") and not fact.refs:
-        known = P["u"] if fact.weight > 3 else P["u"] / 4
-    if fact.kind == "name":
-        known *= P["dot"] if "." in fact.text else P["sp"] if " " in fact.text else 1.0
-    return TERM[fact.kind] * known * (1 + P['want'] * (fact.weight & 1)) + (P['need'] if fact.weight & 2 else 0)
-
-
-def line_worth(fact: Fact, newest: int) -> float:
-    """Points of a line beyond its terms."""
+def _line_worth(fact: Fact, newest: int, shapes: Mapping[str, int]) -> float:
     if fact.kind in TERM_KINDS:
         return 0.0
-    recency = (fact.order + 1) / (newest + 1)
-    return LINE[fact.kind] * fact.weight * (P["l0"] + P["l1"] * recency)
+    # A line of a form that came often says less each time.
+    told = shapes[template(fact.text)]
+    novelty = 4 / (3 + told) if told > 1 and fact.kind != "file" else 1.0
+    return _LINE_WORTH[fact.kind] * fact.weight * novelty * (0.75 + 0.25 * _recency(fact, newest))
 
 
-def cost(text: str) -> float:
+def _cost(text: str) -> float:
     """Length in quarter tokens: a character of a wide script counts four times."""
     wide = 0 if text.isascii() else sum(1 for ch in text if ord(ch) > 0x2E7F)
     return len(text) + 3 * wide
-
-
-def fit(most: int, render: Callable[[int], str], budget_tokens: int, estimate: Callable[[str], int]) -> int:
-    """The largest `k <= most` for which `render(k)` takes at most `budget_tokens`; `render` must grow with `k`."""
-    low, high = 0, most
-    while low < high:
-        middle = (low + high + 1) // 2
-        if estimate(render(middle)) <= budget_tokens:
-            low = middle
-        else:
-            high = middle - 1
-    return low

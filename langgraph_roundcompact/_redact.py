@@ -41,9 +41,11 @@ def default_redact(text: str) -> str:
 
 _KEY_NAME = r"(?:[A-Z0-9]{1,12} ){0,3}PRIVATE KEY(?: BLOCK)?-----"
 _KEY_BLOCK = re.compile(rf"(-----BEGIN {_KEY_NAME})[^-]*+(?:-(?!----)[^-]*+)*+(-----END {_KEY_NAME})")
-_KEY_HEAD = re.compile(rf"(-----BEGIN {_KEY_NAME})(?!\[)((?:\s|\\[nr]|[\"'+,])*+(?:[A-Za-z0-9+/=]{{24,}}+(?:\s|\\[nr]|[\"'+,])*+)++(?:[A-Za-z0-9+/=]{{4,}})?)")
+_KEY_HEAD = re.compile(
+    rf"(-----BEGIN {_KEY_NAME})(?!\[)((?:\s|\\[nr]|[\"'+,])*+(?:[A-Za-z0-9+/=]{{24,}}+(?:\s|\\[nr]|[\"'+,])*+)++(?:[A-Za-z0-9+/=]{{4,}})?)"
+)
 _KEY_END = re.compile(rf"-----END {_KEY_NAME}")
-_KEY_LINE = re.compile(r"[\s\"'+,]*(?:[A-Za-z0-9+/=]{1,80}|\[REDACTED\])?[\s\"'+,]*")
+_KEY_LINE = re.compile(r"[\s\"',]*+(?:[A-Za-z0-9+/=]{1,80}+)?[\s\"',]*+(?:\\r\\n|\\n|\n)?")
 _LINE_BREAK = re.compile(r"\\r\\n|\\n|\n")
 _KEY_LOOK_BACK: Final = 16_384
 
@@ -57,18 +59,18 @@ def _private_keys(text: str) -> str:
 
 def _key_tails(text: str) -> Iterator[tuple[int, int]]:
     """Lines of base64 in front of an `END` whose `BEGIN` was cut away."""
+    floor = 0
     for end in _KEY_END.finditer(text):
-        floor = max(0, end.start() - _KEY_LOOK_BACK)
-        above = text[floor : end.start()]
-        start = len(above)
-        pieces = [0, *(found.end() for found in _LINE_BREAK.finditer(above))]
-        for piece in reversed(pieces):
-            line = _LINE_BREAK.sub("", above[piece:start])
-            if _KEY_LINE.fullmatch(line) is None or (piece == pieces[-1] and not line.strip() and len(pieces) == 1):
+        floor = max(floor, end.start() - _KEY_LOOK_BACK)
+        start = end.start()
+        for piece in reversed([floor, *(found.end() for found in _LINE_BREAK.finditer(text, floor, end.start()))]):
+            if _KEY_LINE.fullmatch(text, piece, start) is None:
                 break
             start = piece
-        if len(above[start:].strip()) >= 16 and MARK not in above[start:]:
-            yield floor + start, end.start()
+        body = text[start : end.start()]
+        if len(body.strip()) >= 16 and MARK not in body:
+            yield start, end.start()
+        floor = end.end()
 
 
 # --- tokens with a form of their own ---------------------------------------------------------------------------------------------------------
@@ -87,9 +89,9 @@ _TOKEN_FORMS: Final[tuple[tuple[str, str], ...]] = (
     ("ghs_", r"\w{20,}+"),
     ("ghr_", r"\w{20,}+"),
     ("github_pat_", r"\w{20,}+"),
-    ("glpat-", rf"[\w.-]{{16,}}+"),  # GitLab
+    ("glpat-", r"[\w.-]{16,}+"),  # GitLab
     ("gldt-", rf"{_W}{{16,}}+"),
-    ("glrt-", rf"[\w.-]{{16,}}+"),
+    ("glrt-", r"[\w.-]{16,}+"),
     ("glptt-", rf"{_W}{{16,}}+"),
     ("glcbt-", rf"{_W}{{16,}}+"),
     ("AKIA", r"[A-Z0-9]{16}(?![A-Za-z0-9])"),  # AWS key ids
@@ -125,7 +127,7 @@ _TOKEN_FORMS: Final[tuple[tuple[str, str], ...]] = (
     ("shpss_", r"[A-Za-z0-9]{24,}+"),
     ("hvs.", rf"{_W}{{20,}}+"),
     ("lin_api_", r"[A-Za-z0-9]{24,}+"),
-    ("ATATT3", rf"[\w=-]{{24,}}+"),
+    ("ATATT3", r"[\w=-]{24,}+"),
     ("AGE-SECRET-KEY-1", r"[A-Z0-9]{20,}+"),
     ("NRAK-", r"[A-Z0-9]{20,}+"),
     ("sbp_", r"[a-f0-9]{32,}+"),
@@ -157,34 +159,31 @@ def _token_or_name(found: re.Match[str], keep: str) -> str:
 # --- URLs and headers ------------------------------------------------------------------------------------------------------------------------
 
 _USER_INFO = re.compile(r"://([^\s/:@\"'<>\[\]]{0,128}):([^\s/\"'<>]{1,512})@(?=[\w\[.-])")
-_SCHEME = re.compile(r"(?<![\w-])(Bearer|Basic|token)(\s{1,3}|%20)([A-Za-z0-9._~+/=-]{8,}+)", re.IGNORECASE)
+_SCHEME = re.compile(r"(?<![\w-])((?:Bearer|Basic)(?:\s{1,3}|%20))([A-Za-z0-9._~+/=-]{8,}+)", re.IGNORECASE)
 _AUTHORIZATION = re.compile(
-    r"(?<![A-Za-z0-9])((?:proxy-)?authorization[\"']?\s{0,3}[:=]\s{0,3}\\?[\"']?(?:(?:bearer|basic|token|apikey|key|digest|negotiate)\s{1,3})?)([^\s\"'\\,;<>]{1,}+)",
+    r"(?<![A-Za-z0-9])(authorization[\"']?\s{0,3}[:=]\s{0,3}\\?[\"']?(?:(?:bearer|basic|token|apikey|key|digest|negotiate)\s{1,3})?)([^\s\"'\\,;<>]++)",
     re.IGNORECASE,
 )
-_COOKIE = re.compile(r"(?<![A-Za-z0-9])((?:set-)?cookie[\"']?:\s{0,3}[\"']?)([^\s\"'<>=;]{1,128}=[^\s\"'<>]{4,}+(?:; ?[^\s\"'<>=;]{1,128}=[^\s\"'<>]{1,}+)*+)", re.IGNORECASE)
+_COOKIE = re.compile(r"(?<![A-Za-z0-9])((?:set-)?cookie[\"']?:\s{0,3}[\"']?)([^\s\"'<>=;:]{1,128}=[^\n\"'<>]{4,}+)", re.IGNORECASE)
 _CURL_USER = re.compile(r"((?<=\s)(?:-u|--user)[ =]?[\"']?[^\s:\"']{1,128}:)([^\s\"']{1,512})")
-_IDENTIFIED = re.compile(r"((?<![A-Za-z])(?:identified by|password)\s{1,3}['\"])([^'\"\n]{1,256})(?=['\"])", re.IGNORECASE)
+_SPOKEN = re.compile(r"((?<![A-Za-z])(?:identified by|password)\s{1,3}['\"])([^'\"\n]{1,256})(?=['\"])", re.IGNORECASE)
+_QUERY = re.compile(r"([?&](?:sig|signature|key|code|auth|X-Amz-Signature|X-Amz-Security-Token)=)([^\s\"'<>&;#]{4,512})")
+
+_Rule = tuple[tuple[str, ...], re.Pattern[str], Callable[[str], bool]]
 
 
 def _in_urls(text: str) -> str:
-    """Passwords in `scheme://user:password@host`."""
-
-    def hide(found: re.Match[str]) -> str:
-        return found[0] if _placeholder(found[2]) else f"://{found[1]}:{MARK}@"
-
-    return _USER_INFO.sub(hide, text)
+    """Passwords in `scheme://user:password@host`, signatures in queries."""
+    text = _USER_INFO.sub(lambda found: found[0] if _placeholder(found[2]) else f"://{found[1]}:{MARK}@", text)
+    return _QUERY.sub(_hide_unless(_placeholder), text)
 
 
 def _headers(text: str) -> str:
     """Authorization headers, bearer tokens wherever they stand, cookies, `curl -u`, SQL passwords."""
-    text = _AUTHORIZATION.sub(_hide_unless(_is_scheme_word), text)
-    text = _SCHEME.sub(lambda found: found[1] + found[2] + MARK if _random(found[3]) else found[0], text)
-    if "ookie" in text or "OOKIE" in text:
-        text = _COOKIE.sub(_hide_unless(_placeholder), text)
-    if "curl" in text:
-        text = _CURL_USER.sub(_hide_unless(lambda value: value.isdigit() or _placeholder(value)), text)
-    return _IDENTIFIED.sub(_hide_unless(_placeholder), text)
+    for words, pattern, harmless in _HEADER_RULES:
+        if any(word in text for word in words):
+            text = pattern.sub(_hide_unless(harmless), text)
+    return text
 
 
 def _hide_unless(harmless: Callable[[str], bool]) -> Callable[[re.Match[str]], str]:
@@ -192,154 +191,163 @@ def _hide_unless(harmless: Callable[[str], bool]) -> Callable[[re.Match[str]], s
 
 
 def _is_scheme_word(value: str) -> bool:
-    words = "bearer basic token apikey digest negotiate header headers none null true false required missing invalid failed str"
-    return _placeholder(value) or value.lower().rstrip(".") in words.split() or any(mark in value for mark in "([{")
+    return _placeholder(value) or value.lower().rstrip(".") in _SCHEME_WORDS or any(mark in value for mark in "([{")
+
+
+def _is_word(value: str) -> bool:
+    return not _random(value)
+
+
+def _is_number(value: str) -> bool:
+    return value.isdigit() or _placeholder(value)
 
 
 # --- assignments -----------------------------------------------------------------------------------------------------------------------------
 
+# A set in front, then the words by their first letter: `re` skips to the next member of the set at C speed, which it cannot do for alternatives
+# without case.
 _KEY = re.compile(
-    r"(?:passw(?:or)?d|passphrase|passcode|secret|token|credentials?|pwd|(?:api|access|auth|account|private|signing|encryption|master|shared)[_-]?key|"
-    r"(?<=[?&])(?:sig|signature|key|code|auth|x-amz-signature|x-amz-security-token)(?==))"
-    r"(?P<tail>[\w-]{0,40}+)(?P<sep>\\{0,3}[\"'`]?[*]{0,2}\s{0,3}(?::=|=>|[:=](?!=))[*]{0,2}\s{0,3}|(?<=[\w-])[ =](?=\S))",
-    re.IGNORECASE,
+    r"[PpSsTtCcAaEeMm](?i:(?<=p)(?:assw(?:or)?d|assphrase|asscode|wd|rivate[_-]?key)|(?<=s)(?:ecret|igning[_-]?key|hared[_-]?key)|(?<=t)oken|"
+    r"(?<=c)redentials?|(?<=a)(?:pi|ccess|uth|ccount)[_-]?key|(?<=e)ncryption[_-]?key|(?<=m)aster[_-]?key)"
+    r"(?P<tail>[\w-]{0,40}+)(?P<sep>\\{0,3}[\"'`]?[*]{0,2}\s{0,3}(?::=|=>|[:=](?!=))[*]{0,2}\s{0,3}|>(?=[^\s<])| (?=[^\s-]))"
 )
-_KEY_BEGINNING = re.compile(r"[\w-]{0,60}$")
-_PLAIN = re.compile(r"[^\s\"'`<>]{1,1000}")
-_PLAIN_REST = re.compile(r"[^\s\"'`<>]*+")
+_BEFORE_KEY = re.compile(r"[\w-]*+$")
+_LONGEST_KEY: Final = 60
+_VALUE: Final = {True: re.compile(r"[^\s\"'`<>]{1,256}"), False: re.compile(r"[^\s\"'`<>;&,=]{1,254}={0,2}")}
+_VALUE_REST: Final = {True: re.compile(r"[^\s\"'`<>]*+"), False: re.compile(r"[^\s\"'`<>;&,]*+")}
+_LONGEST_JUDGED: Final = 256
 _TAIL_WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
-# Behind "token", "secret" and so on these make the value a name, a place or a number about the secret.
-_ABOUT: Final = frozenset(
-    "type url uri name file path dir limit count counts length len min max env id ids ttl expiry expires expiration budget usage window estimate "
-    "policy reset test tests field label size version provider endpoint header prefix suffix ref manager source store param index rate cost price "
-    "threshold per second seconds minute hint input prompt column number required enabled status error message format".split()
+_QUOTES: Final = ('\\\\\\"', '\\"', "\\'", '"""', '"', "'", "`")
+
+
+def _set_of(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+# As the last word of a key these make the value a name, a place or a number about the secret.
+_ABOUT: Final = _set_of(
+    """type url uri name file path dir limit count counts length len min max env id ids ttl expiry expires expiration budget usage window estimate
+    policy reset test tests field label size version provider endpoint header prefix suffix ref manager source store param index rate cost price
+    threshold per second seconds minute hint input prompt column number required enabled status error message format"""
 )
-_WORDS: Final = frozenset(
-    "none null nil true false str string bytes int integer float bool any object text number char varchar secretstr optional required undefined "
-    "unset empty missing invalid expired revoked wrong incorrect passed failed ok error skipped done set yes no on off n/a na todo tbd redacted "
-    "hidden masked self this await new type const let var password passwd secret token bearer basic".split()
+_WORDS: Final = _set_of(
+    """none null nil true false str string bytes int integer float bool any object text number char varchar secretstr optional required undefined
+    unset empty missing invalid expired revoked wrong incorrect passed failed ok error skipped done set yes no on off n/a na todo tbd redacted
+    hidden masked self this await new type const let var password passwd secret token bearer basic is was not"""
 )
+_SCHEME_WORDS: Final = _set_of(
+    """bearer basic token apikey digest negotiate header headers none null true false required missing invalid failed str"""
+)
+_CODE: Final = ("self.", "os.", "process.", "config.", "settings.", "env.", "args.", "this.")
+_VARIABLE = re.compile(r"_*(?:[a-z]+(?:_[a-z]+)*|[a-z]+(?:[A-Z][a-z]+)+|(?:[A-Z][a-z]+)+)")
+_NAMES_A_SECRET = re.compile(r"pass|secret|token|key|pwd|cred", re.IGNORECASE)
 
 
 def _assigned(text: str) -> Iterator[tuple[int, int]]:
     """Where the secret values of assignments stand."""
     done = 0
     for found in _KEY.finditer(text):
-        if found.start() < done:
-            continue
-        span = _value_span(text, found)
-        if span is not None:
-            done = span[1]
-            yield span
-
-
-def _value_span(text: str, found: re.Match[str]) -> tuple[int, int] | None:
-    """The value behind one key, if it is a secret."""
-    tail, sep = found["tail"], found["sep"]
-    if _tells_about(tail):
-        return None
-    key = _KEY_BEGINNING.search(text, max(0, found.start() - 60), found.start())
-    head = key[0] if key else ""
-    flag = text[max(0, found.start() - len(head)) : found.start()].startswith("--")
-    if sep in (" ", "=") and ":" not in sep and sep == " " and not flag:
-        return None
-    weak = found[0].lower().startswith(("token", "credential", "pwd")) or head.lower().lstrip("-").startswith("test")
-    start = found.end()
-    quote = _opening_quote(text, start)
-    if quote:
-        return _quoted_span(text, start, quote, weak=weak)
-    return _plain_span(text, start, head + found[0][: len(found[0]) - len(sep)], sep, weak=weak)
+        if found.start() >= done and not _tells_about(found["tail"]):
+            span = _value_span(text, found)
+            if span is not None:
+                done = span[1]
+                yield span
 
 
 def _tells_about(tail: str) -> bool:
     """Whether the rest of the key says that the value is not the secret itself: `token_limit`, `tokenizer`, `passwordFile`."""
     if not tail:
         return False
-    if tail[0].islower():
-        return True
     words = _TAIL_WORDS.findall(tail)
-    return bool(words) and words[-1].lower() in _ABOUT
+    return tail[0].islower() or (bool(words) and words[-1].lower() in _ABOUT)
 
 
-def _opening_quote(text: str, start: int) -> str:
-    for quote in ('\\\\\\"', '\\"', "\\'", '"""', '"', "'", "`"):
-        if text.startswith(quote, start):
-            return quote
-    return ""
+def _value_span(text: str, found: re.Match[str]) -> tuple[int, int] | None:
+    """The value behind one key, if it is a secret."""
+    word, sep, start = found[0][: found.start("sep") - found.start()], found["sep"], found.end()
+    before = _BEFORE_KEY.search(text, max(0, found.start() - _LONGEST_KEY), found.start())
+    head = before[0] if before else ""
+    # A blank or a bracket separates only behind a flag (`--token abc`) and in an element (`<token>abc`).
+    if (sep == " " and not head.startswith("--")) or (sep == ">" and text[found.start() - len(head) - 1 : found.start() - len(head)] != "<"):
+        return None
+    in_environment = sep == "=" and (head + word).isupper()
+    weak = not in_environment and (word.lower().startswith(("token", "credential", "pwd")) or head.lower().startswith("test"))
+    quote = next((quote for quote in _QUOTES if text.startswith(quote, start)), "")
+    if quote:
+        return _quoted_span(text, start + len(quote), quote, weak=weak)
+    return _plain_span(text, start, sep, weak=weak, in_environment=in_environment)
 
 
 def _quoted_span(text: str, start: int, quote: str, *, weak: bool) -> tuple[int, int] | None:
-    start += len(quote)
+    """A quoted value: to the quote that ends it, or to the end of the line where it was cut off."""
     line_end = text.find("\n", start, start + 1_000)
     limit = line_end if line_end >= 0 else min(len(text), start + 1_000)
     stop = text.find(quote, start, limit)
     while stop > start and len(quote) == 1 and text[stop - 1] == "\\" and text[stop - 2 : stop - 1] != "\\":
         stop = text.find(quote, stop + 1, limit)
     value = text[start : stop if stop >= 0 else limit]
-    return (start, start + len(value)) if _is_secret(value, weak=weak, quoted=True) else None
+    prose = value.count(" ") >= 3 and value.rstrip()[-1:] in (".", "!", "?")
+    return (start, start + len(value)) if not prose and _is_secret(value.strip()[:_LONGEST_JUDGED], weak=weak) else None
 
 
-def _plain_span(text: str, start: int, key: str, sep: str, *, weak: bool) -> tuple[int, int] | None:
-    found = _PLAIN.match(text, start)
+def _plain_span(text: str, start: int, sep: str, *, weak: bool, in_environment: bool) -> tuple[int, int] | None:
+    """A value without quotes: in the environment and in YAML to the next white space, elsewhere to the next delimiter."""
+    to_blank = in_environment or ":" in sep or sep == " "
+    found = _VALUE[to_blank].match(text, start)
     if found is None:
         return None
-    value = found[0]
-    environment = sep == "=" and key.isupper()
-    if "=" in sep and not environment:
-        value = re.split(r"[;&,]", value, maxsplit=1)[0]
-    elif environment and (cut := re.search(r"[;&|]+$|&&|\|\|", value)):
-        value = value[: cut.start()]
-    if text[start + len(value) : start + len(value) + 1] in ("", "\n", "\r", " ", "\t"):
-        value = value.rstrip(",;)]}")
-    if not value or not _is_secret(value, weak=weak and not environment, quoted=False):
+    value, whole = found[0], len(found[0]) < _LONGEST_JUDGED
+    if whole and not value.startswith(MARK):
+        value = value.rstrip(",;:)]}&|")
+    if not in_environment and (any(mark in value for mark in "([{") or value.startswith(_CODE) or _is_variable(value)):
         return None
-    if sep.strip("*\"'`\\ \t") == ":" and not _random(value) and not _ends_line(text, start + len(value)):
-        return None  # prose: "Password: must contain a digit"
+    if not _is_secret(value, weak=weak):
+        return None
     stop = start + len(value)
-    if len(found[0]) == 1000 and len(value) == 1000:
-        rest = _PLAIN_REST.match(text, stop)
-        stop = rest.end() if rest else stop
-    return start, stop
+    if not whole and (rest := _VALUE_REST[to_blank].match(text, stop)):
+        stop = rest.end()
+    prose = sep.strip("*\"'`\\ \t") == ":" and not _random(value) and text[stop : stop + 3].lstrip(" \t,;)]}*")[:1] not in ("", "\n", "\r", "#")
+    return None if prose else (start, stop)
 
 
-def _ends_line(text: str, at: int) -> bool:
-    rest = text[at : at + 4].lstrip(" \t,;)]}\"'*")
-    return rest[:1] in ("", "\n", "\r", "#")
-
-
-def _is_secret(value: str, *, weak: bool, quoted: bool) -> bool:
-    """Whether a value behind a telling key is the secret itself. `weak`: the key also has everyday meanings, so the value must look random."""
-    bare = value.strip()
-    if not bare or _placeholder(bare) or bare.lower().rstrip(".:") in _WORDS or _is_path(bare):
+def _is_secret(value: str, *, weak: bool) -> bool:
+    """Whether a value behind a telling key is the secret itself. `weak`: the key has everyday meanings too, so the value must look random."""
+    if not value or _placeholder(value) or value.lower().rstrip(".:") in _WORDS or _is_path(value):
         return False
-    if weak:
-        return _random(bare) and " " not in bare
-    if quoted:
-        return not (bare.count(" ") >= 3 and bare[-1] in ".!?")
-    if any(mark in bare for mark in "([{") or bare.startswith(("self.", "os.", "process.", "config.", "settings.", "env.", "args.")):
-        return False
-    return not (bare.isidentifier() and _names_a_secret(bare))
+    return not weak or (_random(value) and " " not in value)
 
 
-def _names_a_secret(identifier: str) -> bool:
-    """A variable that is passed on (`password=user_password`), not a value."""
-    return not any(character.isdigit() for character in identifier) and re.search(r"pass|secret|token|key|pwd|cred", identifier, re.IGNORECASE) is not None
+def _is_variable(value: str) -> bool:
+    """A variable or a type that is passed on (`password=user_password`), not a value."""
+    return _VARIABLE.fullmatch(value) is not None and _NAMES_A_SECRET.search(value) is not None
 
 
 def _placeholder(value: str) -> bool:
-    return value.startswith(("$", "%", "{", "<", "*", "…", "...", MARK)) or value.strip("xX.*•-_") == "" or value.startswith(("your-", "your_", "YOUR_"))
+    return value.startswith(("$", "%", "{", "<", "*", "…", "...", MARK, "your-", "your_", "YOUR_")) or not value.strip("xX.*•-_")
 
 
 def _is_path(value: str) -> bool:
-    return re.fullmatch(r"(?:~|\.{1,2})?/[\w.-]+(?:/[\w.-]+)*/?", value) is not None and not (len(value) == 40 and "." not in value)
+    return re.fullmatch(r"(?:~|\.{1,2})?(?:/[\w.-]+)++/?", value) is not None and not (len(value) == 40 and "." not in value)
+
+
+_DIGIT, _UPPER, _LOWER, _LATE_UPPER = re.compile(r"\d"), re.compile("[A-Z]"), re.compile("[a-z]"), re.compile("[a-z.][A-Z]")
 
 
 def _random(value: str) -> bool:
     """Whether a value looks generated or chosen as a secret rather than written as a word."""
-    if len(value) < 8:
-        return any(c.isdigit() for c in value) and any(c.isalpha() for c in value)
-    digits, upper, lower = (any(test(c) for c in value) for test in (str.isdigit, str.isupper, str.islower))
-    return (digits and (upper or lower)) or (upper and lower and (len(value) >= 16 or "." in value or "=" in value or not value[1:].islower()))
+    digit, upper, lower = _DIGIT.search(value), _UPPER.search(value), _LOWER.search(value)
+    if digit:
+        return upper is not None or lower is not None
+    return len(value) >= 8 and upper is not None and lower is not None and (len(value) >= 16 or _LATE_UPPER.search(value) is not None)
+
+
+_HEADER_RULES: Final[tuple[_Rule, ...]] = (
+    (("uthorization", "UTHORIZATION"), _AUTHORIZATION, _is_scheme_word),
+    (("earer", "EARER", "asic", "BASIC"), _SCHEME, _is_word),
+    (("ookie", "COOKIE"), _COOKIE, _placeholder),
+    (("curl",), _CURL_USER, _is_number),
+    (("dentified by", "IDENTIFIED BY", "assword '", 'assword "', "ASSWORD '"), _SPOKEN, _placeholder),
+)
 
 
 def _replaced(text: str, spans: Iterator[tuple[int, int]]) -> str:

@@ -4,53 +4,46 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import replace
 
-from langgraph_roundcompact._facts import Fact
+from langgraph_roundcompact._facts import WANTED, Fact, join_facts
 
-_ABSOLUTE = re.compile(r"(?:/|[A-Za-z]:[/\\])[^\s\"'`:;|&<>()]{2,200}")
-_FILES = frozenset({"file", "path", "place"})
-_LED_BY_PATH = frozenset({"error", "result"})
+_ABSOLUTE = re.compile(r"/[^\s\"'`:;|&<>()]{2,200}|[A-Za-z]:/[^\s\"'`:;|&<>()]{2,200}")
+_PATHS = frozenset({"file", "path", "place"})
+_MAY_START_WITH_PATH = frozenset({"file", "path", "place", "error", "result"})
+_MOST_PATHS = 2000
+_DEPTHS = slice(2, 10)
+"""Directories of a path, from the third on, that may be the root."""
 
 
-def under_root(facts: list[Fact]) -> Iterable[Fact]:
-    """Facts with paths relative to the root, where the work has one; the root is a fact of its own."""
-    root = _root(facts)
+def under_root(facts: Sequence[Fact]) -> list[Fact]:
+    """Facts with paths relative to the root, where the work has one; the root is a fact of its own.
+
+    What is left of a text is verbatim still: only its head is cut off.
+    """
+    root = find_root(facts)
     if not root:
-        return facts
-    cut = {}
-    for fact in facts:
-        text = fact.text
-        if text.startswith(root) and len(text) > len(root) and (fact.kind in _FILES or fact.kind in _LED_BY_PATH):
-            fact = replace(fact, text=text[len(root) :])  # noqa: PLW2901 - the same fact, shorter
-        elif text.rstrip("/") == root.rstrip("/") and fact.kind in _FILES:
-            continue
-        known = cut.get(fact.key)
-        cut[fact.key] = fact if known is None else _joined(known, fact)
+        return list(facts)
+    cut = [_below(fact, root) for fact in facts if not (fact.kind in _PATHS and fact.text.rstrip("/") == root.rstrip("/"))]
     newest = max(fact.order for fact in facts)
-    return [Fact("path", root, newest, 9, 9, 2), *cut.values()]
+    return [Fact("path", root, newest, 9, 9, WANTED), *join_facts(cut)]
 
 
-def _joined(known: Fact, fact: Fact) -> Fact:
-    return replace(
-        known,
-        order=max(known.order, fact.order),
-        refs=known.refs + fact.refs,
-        seen=known.seen + fact.seen,
-        weight=max(known.weight, fact.weight),
-        note=known.joined(fact.note),
-    )
+def _below(fact: Fact, root: str) -> Fact:
+    if fact.kind in _MAY_START_WITH_PATH and fact.text.startswith(root):
+        return replace(fact, text=fact.text[len(root) :])
+    return fact
 
 
-def _root(facts: list[Fact]) -> str:
-    """The directory under which the same files are also named without it, or the one that most commands start in."""
-    absolute = [fact.text for fact in facts if fact.kind in _FILES and _ABSOLUTE.match(fact.text)][:2000]
-    relative = {fact.text for fact in facts if fact.kind in _FILES and "/" in fact.text and fact.text[0] not in "/."}
+def find_root(facts: Sequence[Fact]) -> str:
+    """The directory under which the same files are also named without it, with its closing slash; `""` if there is none."""
+    absolute = [fact.text for fact in facts if fact.kind in _PATHS and _ABSOLUTE.match(fact.text)][:_MOST_PATHS]
+    relative = {fact.text for fact in facts if fact.kind in _PATHS and "/" in fact.text and fact.text[0] not in "/."}
     votes: Counter[str] = Counter()
     for path in absolute:
-        for at in [match.end() for match in re.finditer("/", path)][2:10]:
-            if path[at:] in relative:
-                votes[path[:at]] += 1
-    best = max(votes.items(), key=lambda item: (item[1], len(item[0]), item[0]), default=("", 0))
-    return best[0] if best[1] > 1 else ""
+        for slash in list(re.finditer("/", path))[_DEPTHS]:
+            if path[slash.end() :] in relative:
+                votes[path[: slash.end()]] += 1
+    root, count = max(votes.items(), key=lambda vote: (vote[1], len(vote[0]), vote[0]), default=("", 0))
+    return root if count > 1 else ""

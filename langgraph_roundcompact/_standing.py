@@ -15,7 +15,7 @@ from langchain_core.messages import BaseMessage
 
 from langgraph_roundcompact._ask import message_digest
 from langgraph_roundcompact._draft import Draft, Round
-from langgraph_roundcompact._effects import Flow, Memo
+from langgraph_roundcompact._effects import Flow, Memo, Offload
 from langgraph_roundcompact._parts import Job, Parts
 from langgraph_roundcompact._spans import find_round
 from langgraph_roundcompact._splice import splice
@@ -26,7 +26,7 @@ class Standing:
     """What stands in for a head of a round."""
 
     replaced: tuple[int, ...]
-    """Indices into the given list."""
+    """Counted from the start of the round: what precedes the request may be longer or shorter the next time."""
     new: tuple[BaseMessage, ...]
 
 
@@ -44,10 +44,11 @@ def stand_in(job: Job, parts: Parts) -> Flow[Job]:
     """The job with the longest known checkpoint in the place of what it covers."""
     if job.writes_state:
         return job
+    yield Offload()  # the keys cost a pass over the text of the round
     start = find_round(job.messages, parts.is_real_user)
     keys = [key for _, key in _head_keys(job.messages, start, job.thread_id)]
     known: Standing | None = (yield Memo("stand_ins", tuple(reversed(keys)))) if keys else None
-    replaced = known.replaced if known else ()
+    replaced = tuple(start + i for i in known.replaced) if known else ()
     new = known.new if known else ()
     messages = splice(job.messages, replaced, new, {}) if known else list(job.messages)
     first, gone = min(replaced, default=-1), set(replaced)
@@ -68,7 +69,7 @@ def commit_standing(round_: Round, draft: Draft) -> Flow[None]:
     stop = max(covered) + 1
     key = next((key for end, key in _head_keys(origin.given, start, round_.job.thread_id) if end == stop), None)
     if key is not None:
-        yield Memo("stand_ins", (key,), Standing(tuple(sorted(covered)), draft.new))
+        yield Memo("stand_ins", (key,), Standing(tuple(sorted(i - start for i in covered)), draft.new))
 
 
 def _head_keys(messages: Sequence[BaseMessage], start: int, thread_id: str | None) -> Iterator[tuple[int, str]]:

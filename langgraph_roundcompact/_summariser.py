@@ -9,7 +9,7 @@ from typing import Any
 from langchain_core.runnables import Runnable
 from langchain_openai import ChatOpenAI
 
-from langgraph_roundcompact._window import capacity, unwrap
+from langgraph_roundcompact._window import bound_kwargs, capacity, unwrap
 from langgraph_roundcompact.config import ModelClientConfig, RoundCompactConfig
 from langgraph_roundcompact.errors import ConfigurationError
 
@@ -18,6 +18,11 @@ OPENAI_PROVIDERS = frozenset({"openai", "openai-compatible", "openai_compatible"
 
 NO_KEY = "not-needed"
 """Key sent to a server of one's own that asks for none: the client insists on some text."""
+
+
+LEAST_WINDOW_TOKENS = 8192
+"""Assumed of a summariser that does not tell its window, however small the agent's is set: the instructions alone take a thousand tokens, and a
+model that really has less says so in its error, which makes the request smaller."""
 
 
 def resolve_model(model: Any, config: RoundCompactConfig) -> Runnable[Any, Any] | None:
@@ -47,7 +52,8 @@ def _by_name(name: str, client: ModelClientConfig | None) -> Runnable[Any, Any]:
     if colon and head.lower() in OPENAI_PROVIDERS:
         provider, model_name = head, rest
     if provider.lower() not in OPENAI_PROVIDERS or not model_name:
-        msg = f"model={name!r} with provider {provider!r} cannot be resolved by name (known: {', '.join(sorted(OPENAI_PROVIDERS))}): pass a model object"
+        known = ", ".join(sorted(OPENAI_PROVIDERS))
+        msg = f"model={name!r} with provider {provider!r} cannot be resolved by name (known: {known}): pass a model object"
         raise ConfigurationError(msg)
     options: dict[str, Any] = {"model": model_name}
     if client.api_base is not None:
@@ -76,9 +82,9 @@ def model_key(model: Runnable[Any, Any]) -> str:
 
 
 def summariser_window(config: RoundCompactConfig, model: Any, agent_tokens: int) -> int:
-    """The summariser's window: by its own profile where it has one, else the agent's."""
+    """The summariser's window: by its own profile where it has one, else the agent's, but never less than `LEAST_WINDOW_TOKENS`."""
     own = capacity(config.model_copy(update={"context_window_tokens": None}), model)
-    return own.tokens if own.source == "profile" else agent_tokens
+    return own.tokens if own.source == "profile" else max(agent_tokens, LEAST_WINDOW_TOKENS)
 
 
 def compacts_by_itself(model: Any, *, chain_is_cut: bool) -> bool:
@@ -86,9 +92,10 @@ def compacts_by_itself(model: Any, *, chain_is_cut: bool) -> bool:
     inner = unwrap(model)
     if inner is None:
         return False
-    if getattr(inner, "use_previous_response_id", None) is True and not chain_is_cut:
+    bound = bound_kwargs(model)
+    if bound.get("use_previous_response_id", getattr(inner, "use_previous_response_id", None)) is True and not chain_is_cut:
         return True
-    management = getattr(inner, "context_management", None)
+    management = bound.get("context_management", getattr(inner, "context_management", None))
     if isinstance(management, Mapping):
         management = management.get("edits")
     if not isinstance(management, list | tuple):

@@ -90,12 +90,14 @@ def picture(bars: Sequence[Bar], *, capacity: int, trigger: int, width: int, hei
     top = max(capacity, *(bar.before or bar.tokens for bar in columns), 1)
     out = Text(no_wrap=True, overflow="crop")
     trigger_row = min(int(trigger / top * height), height - 1)
+    # Where marks fall into one row, the more telling one is written.
+    labels = {0: "0", height - 1: f"{top:,}", min(int(capacity / top * height), height - 1): f"{capacity if capacity < top else top:,}"}
+    labels[trigger_row] = f"{trigger:,}" if trigger_row < height - 1 else labels[height - 1]
     for row in range(height - 1, -1, -1):
-        label = f"{top:,}" if row == height - 1 else f"{trigger:,}" if row == trigger_row else "0" if row == 0 else ""
-        out.append(cell(label, margin - 1, right=True) + " ", "yellow" if row == trigger_row else "bright_black")
+        out.append(cell(labels.get(row, ""), margin - 1, right=True) + " ", "yellow" if row == trigger_row else "bright_black")
         for bar in columns:
             text, style = _column_cell(bar, row * top / height, top / height, glyphs, row == trigger_row)
-            out.append(text * wide, style)
+            out.append(text * wide, "red" if style == "cyan" and (row + 0.5) * top / height > capacity else style)
         out.append("\n")
     steps = f"request 1 {glyphs.arrow} {len(bars)}"
     legend = f"{glyphs.levels[-1]} sent   {glyphs.gone} taken away by a compaction   {glyphs.line} trigger"

@@ -22,6 +22,7 @@ _ESCAPE = re.compile(r"\\[nrt](?=\w)")
 _PROPER = re.compile(r"\b[A-Z][a-z]{2,15}(?: [A-Z][A-Za-z]{1,15}){1,3}\b")
 _WIDE_NUMBER = re.compile(r"\d[\d.,:]{0,12} ?[年月日号时分秒万亿千百元块倍个家名人次单座岁吨米件家所条款项章%](?:\d{1,2}[月日号])?")
 _MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]{0,6}\.?"
+_MONTH_NAME = re.compile(rf"{_MONTH}[ ,]+\d|\d {_MONTH}")
 _DATE = re.compile(rf"\b{_MONTH} \d{{1,2}}(?:st|nd|rd|th)?(?:, ?\d{{4}})?\b|\b\d{{1,2}} {_MONTH} \d{{4}}\b")
 _HEX = re.compile(r"[0-9a-f]{7,64}|[0-9A-F]{7,64}|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _NUMBER = re.compile(r"[#$v]?\d[\d.,_:/\-]{0,20}(?:%|[A-Za-z]{1,4})?")
@@ -31,12 +32,17 @@ _PLACE = re.compile(r"[^:]{1,150}\.\w{1,10}(?::\d+){1,2}")
 _CAMEL = re.compile(r"[a-z\d][A-Z]|[A-Z]{2}[a-z]")
 _WORD_IN_NAME = re.compile(r"[A-Z]?[a-z]{3,}|[A-Z]{3,}(?![a-z])")
 _EXTENSIONS = frozenset(
-    "py pyi js jsx ts tsx mjs cjs go rs java kt c h cc cpp hpp cs rb php swift scala m mm lua r jl ex exs erl hs ml dart vue svelte sh bash zsh ps1 bat sql proto tf "
-    "gradle md rst txt json jsonl yaml yml toml ini cfg conf env xml html htm css scss csv tsv log lock patch diff orig original bak tmp out err pem key crt png jpg "
-    "jpeg gif svg webp ico mp3 mp4 wav pdf docx xlsx pptx zip gz tgz tar whl jar ipynb db sqlite parquet pkl pt bin exe so dll map snap mod sum".split()
+    re.findall(
+        r"\w+",
+        "py pyi js jsx ts tsx mjs cjs go rs java kt c h cc cpp hpp cs rb php swift scala m mm lua r jl ex exs erl hs ml dart vue svelte sh bash zsh "
+        "ps1 bat sql proto tf gradle md rst txt json jsonl yaml yml toml ini cfg conf env xml html htm css scss csv tsv log lock patch diff orig "
+        "original bak tmp out err pem key crt png jpg jpeg gif svg webp ico mp3 mp4 wav pdf docx xlsx pptx zip gz tgz tar whl jar ipynb db sqlite "
+        "parquet pkl pt bin exe so dll map snap mod sum",
+    )
 )
 """Endings by which a bare name is a file; with a directory before it any name is one."""
-_EDGE = ".,:;/-+%@"
+_LETTERS = re.compile(r"[A-Za-z]{2}")
+_EDGE = ".,:;/-+@"
 
 
 def terms_in(text: str) -> list[Term]:
@@ -48,10 +54,11 @@ def terms_in(text: str) -> list[Term]:
         # In quoted source a newline is written with a letter, which is not part of the name after it.
         text = _ESCAPE.sub(" ", text)
     for run in dict.fromkeys(_RUN.findall(text)):
-        if len(run) <= MAX_TERM:
+        if len(run) <= MAX_TERM and not (run.isalpha() and run.islower()):
             found.update(dict.fromkeys(_judge(run)))
     found.update(dict.fromkeys(("name", words) for words in _PROPER.findall(text)))
-    found.update(dict.fromkeys(("date", date) for date in _DATE.findall(text)))
+    if _MONTH_NAME.search(text):
+        found.update(dict.fromkeys(("date", date) for date in _DATE.findall(text)))
     if not text.isascii():
         found.update(dict.fromkeys(("number", number) for number in _WIDE_NUMBER.findall(text)))
     return list(found)
@@ -75,7 +82,7 @@ def _judge(run: str) -> tuple[Term, ...]:
 
 def kind_of(term: str) -> str:
     """The kind of one run of characters; `""` for an ordinary word."""
-    if not term or not term.isascii():
+    if not term or not term.isascii() or (term.isalpha() and term.islower()):
         return ""
     if _HEX.fullmatch(term):
         return "id" if any(ch.isdigit() for ch in term) and any(ch.isalpha() for ch in term) else "number"
@@ -86,7 +93,7 @@ def kind_of(term: str) -> str:
     if ":" in term:
         return ""
     if "/" in term:
-        return "path" if sum(ch.isalpha() for ch in term) > 2 else ""
+        return "path" if _LETTERS.search(term) else ""
     if _FILE.fullmatch(term):
         return "path" if term.rsplit(".", 1)[1].lower() in _EXTENSIONS else "name"
     return "name" if _is_name(term) else ""

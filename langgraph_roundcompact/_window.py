@@ -6,7 +6,7 @@ never through attribute forwarding, and a lookup that fails means "unknown", not
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeGuard
 
@@ -54,8 +54,9 @@ def capacity(config: RoundCompactConfig, model: object | None) -> Capacity:
         config: `context_window_tokens` beats everything.
         model: The agent's model, in any wrapper, or `None`.
     """
-    window, source = _window(config, model)
-    return Capacity(max(window - output_reserve(model, window), 1), source)
+    path = _path(model)  # once: resolving a configurable model builds it
+    window, source = _window(config, _profile(path))
+    return Capacity(max(window - _reserve(path, window), 1), source)
 
 
 def limits(config: RoundCompactConfig, capacity_tokens: int) -> Limits:
@@ -77,10 +78,7 @@ def output_reserve(model: object | None, window_tokens: int) -> int:
     The request's own limit (bound arguments, else the model's field), else the profile's `max_output_tokens`. A figure that is not smaller than the
     window is bad metadata and is passed over; never more than a third of the window is reserved.
     """
-    for value in _answer_limits(model):
-        if _is_count(value) and value < window_tokens:
-            return min(value, int(window_tokens * _LARGEST_RESERVE))
-    return 0
+    return _reserve(_path(model), window_tokens)
 
 
 def unwrap(model: object | None) -> Any | None:
@@ -88,40 +86,58 @@ def unwrap(model: object | None) -> Any | None:
 
     Of fallbacks the primary counts, of configurable alternatives the one chosen by the wrapper's own config, of a sequence its first chat model.
     """
-    path = _path(model)
-    return path[-1] if path and _is_model(path[-1]) else None
+    return _model_of(_path(model))
 
 
 def profile_of(model: object | None) -> Mapping[str, Any] | None:
     """The model's profile, through any wrapper; `None` when it has none."""
-    profile = _attribute(unwrap(model), "profile")
-    return profile if isinstance(profile, Mapping) else None
+    return _profile(_path(model))
 
 
 def bound_kwargs(model: object | None) -> dict[str, Any]:
     """Arguments bound by the wrappers, merged as a call would merge them: the outermost binding wins."""
+    return _merged_kwargs(_path(model))
+
+
+def _model_of(path: Sequence[Any]) -> Any | None:
+    return path[-1] if path and _is_model(path[-1]) else None
+
+
+def _profile(path: Sequence[Any]) -> Mapping[str, Any] | None:
+    profile = _attribute(_model_of(path), "profile")
+    return profile if isinstance(profile, Mapping) else None
+
+
+def _merged_kwargs(path: Sequence[Any]) -> dict[str, Any]:
     merged: dict[str, Any] = {}
-    for wrapper in reversed(_path(model)):
+    for wrapper in reversed(path):
         kwargs = _fields(wrapper).get("kwargs")
         if isinstance(kwargs, Mapping) and not _is_model(wrapper):
             merged.update(kwargs)
     return merged
 
 
-def _window(config: RoundCompactConfig, model: object | None) -> tuple[int, Literal["config", "profile", "default"]]:
+def _window(config: RoundCompactConfig, profile: Mapping[str, Any] | None) -> tuple[int, Literal["config", "profile", "default"]]:
     if config.context_window_tokens is not None:
         return config.context_window_tokens, "config"
-    known = (profile_of(model) or {}).get("max_input_tokens")
+    known = (profile or {}).get("max_input_tokens")
     # A number in a string is refused as well: what else in such metadata is wrong cannot be known.
     return (known, "profile") if _is_count(known) else (DEFAULT_WINDOW_TOKENS, "default")
 
 
-def _answer_limits(model: object | None) -> Iterator[Any]:
+def _reserve(path: Sequence[Any], window: int) -> int:
+    for value in _answer_limits(path):
+        if _is_count(value) and value < window:
+            return min(value, int(window * _LARGEST_RESERVE))
+    return 0
+
+
+def _answer_limits(path: Sequence[Any]) -> Iterator[Any]:
     """Candidates for the length of the answer, the most specific first."""
-    bound, inner = bound_kwargs(model), unwrap(model)
+    bound, inner = _merged_kwargs(path), _model_of(path)
     yield from (bound.get(name) for name in _REQUEST_LIMITS)
     yield from (_attribute(inner, name) for name in _REQUEST_LIMITS)
-    yield (profile_of(model) or {}).get("max_output_tokens")
+    yield (_profile(path) or {}).get("max_output_tokens")
 
 
 def _is_count(value: Any) -> TypeGuard[int]:
@@ -149,8 +165,15 @@ def _inside(node: Any) -> Any | None:
             return fields[name]
     if "first" in fields and "last" in fields:
         steps = (fields["first"], *(fields.get("middle") or ()), fields["last"])
-        return next((step for step in steps if unwrap(step) is not None), None)
+        return _first_with_model(steps)
+    # langchain-core's own closures (a chain with message history) hold the model as a dependency. A user's function may choose among several.
+    if str(getattr(fields.get("func"), "__module__", "")).startswith("langchain_core."):
+        return _first_with_model(_attribute(node, "deps") or ())
     return None
+
+
+def _first_with_model(nodes: Iterable[Any]) -> Any | None:
+    return next((node for node in nodes if unwrap(node) is not None), None)
 
 
 def _chosen(node: Any, fields: Mapping[str, Any]) -> Any | None:

@@ -155,7 +155,7 @@ def _replay(args: argparse.Namespace) -> int:
         settings = {"window": args.window, "keep": args.keep, "summariser": args.summariser or ("model" if args.model else "digest")}
         _print_json({**settings, "totals": totals(reports), "conversations": [report.as_dict() for report in reports], "not_read": errors})
     elif reports:
-        show_totals(reports, console)
+        show_totals(reports, console, capacity=plan.capacity_tokens)
     failed = any(report.failures for report in reports)
     return 1 if failed else 2 if errors else 0
 
@@ -196,16 +196,18 @@ def _played(replay: Replay, conversations: Sequence[Conversation], *, plain: boo
 
 def _summariser(args: argparse.Namespace) -> Any:
     kind = args.summariser or ("model" if args.model else "digest")
-    if kind == "model":
-        if not args.model:
-            msg = "--summariser model needs --model PROVIDER:NAME"
-            raise ConfigurationError(msg)
-        return _model(args)
+    if kind == "model" and not args.model:
+        msg = "--summariser model needs --model PROVIDER:NAME"
+        raise ConfigurationError(msg)
+    if kind != "model" and args.model:
+        msg = f"--model is not asked with --summariser {kind}: leave one of them out"
+        raise ConfigurationError(msg)
+    model = _model(args)
     if kind == "null":
         from langgraph_roundcompact.testing import ScriptedChatModel  # noqa: PLC0415 - only here
 
         return ScriptedChatModel(replies=[NULL_SNAPSHOT])
-    return None
+    return model
 
 
 def _model(args: argparse.Namespace) -> Any:

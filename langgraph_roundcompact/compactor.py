@@ -203,12 +203,14 @@ class RoundCompactor:
 
     def _job(self, input: Any, door: Door, *, agent_model: Any = None, thread_id: str | None = None, **more: Any) -> Job:
         raw = read_messages(input, door.messages_key)
+        messages, readable = _readable(raw)
         active = agent_model if agent_model is not None else self._model
         room = capacity(self.config, active)
         if room.source == "default":
             _warn_default_window(room.tokens)
         return Job(
-            messages=as_messages(raw),
+            messages=messages,
+            readable=readable,
             limits=limits(self.config, room.tokens),
             summariser_window=summariser_window(self.config, self._model, room.tokens),
             state=None if input is raw else input,
@@ -219,6 +221,14 @@ class RoundCompactor:
             native_compaction=compacts_by_itself(active, chain_is_cut=door.strips_response_ids),
             **more,
         )
+
+
+def _readable(raw: Sequence[Any]) -> tuple[list[Any], bool]:
+    try:
+        return as_messages(raw), True
+    except Exception as exc:  # noqa: BLE001 - the converter raises many kinds; what is odd in a history must not stop the agent
+        log.warning("something in the messages is not a message (%s): the window stays as it is", type(exc).__name__)
+        return list(raw), False
 
 
 def _finish(job: Job, door: Door, result: CompactionResult) -> CompactionResult:

@@ -193,8 +193,8 @@ _RANK: Final[tuple[ErrorKind, ...]] = ("context_overflow", "authentication", "ra
 
 def _firm_kind(facts: _Facts) -> ErrorKind | None:
     """The kind by type, status or code, refined by the two facts that a status hides; `None` where there is only prose."""
-    by_code = min((kind for code in facts.codes if (kind := _CODES.get(code))), key=_RANK.index, default=None)
-    kind = _kind_by_type(facts.exc) or _kind_by_status(facts.status) or by_code
+    by_code = min((_CODES[code] for code in facts.codes if code in _CODES), key=_RANK.index, default=None)
+    kind: ErrorKind | None = _kind_by_type(facts.exc) or _kind_by_status(facts.status) or by_code
     if kind is None or kind in ("context_overflow", "authentication", "timeout"):
         return kind
     if kind == "server_unstable" and facts.status not in (None, 500):
@@ -210,8 +210,7 @@ def _kind_by_type(exc: BaseException) -> ErrorKind | None:
     for known, kind in _TYPES:
         if isinstance(exc, known):
             return kind
-    names = [cls.__name__ for cls in type(exc).__mro__]
-    kinds = [kind for name in names if (kind := _NAMES.get(name))]
+    kinds = [_NAMES[cls.__name__] for cls in type(exc).__mro__ if cls.__name__ in _NAMES]
     return "timeout" if "timeout" in kinds else kinds[0] if kinds else None
 
 

@@ -63,8 +63,8 @@ class RoundCompactMiddleware(AgentMiddleware[Any, Any, Any]):
         except Exception as exc:
             if classify(exc) != "context_overflow":
                 raise
-            result = self._compactor.compact(_view(request), **self._given(request, last_resort=True))
-            if not result.changed:
+            last, result = result, self._compactor.compact(_view(request), **self._given(request, last_resort=True))
+            if result.messages == last.messages:  # the same request would fail the same way
                 raise
             response = handler(_compacted(request, result))
         return self._answered(request, result, response)
@@ -81,8 +81,8 @@ class RoundCompactMiddleware(AgentMiddleware[Any, Any, Any]):
         except Exception as exc:
             if classify(exc) != "context_overflow":
                 raise
-            result = await self._compactor.acompact(_view(request), **self._given(request, last_resort=True))
-            if not result.changed:
+            last, result = result, await self._compactor.acompact(_view(request), **self._given(request, last_resort=True))
+            if result.messages == last.messages:  # the same request would fail the same way
                 raise
             response = await handler(_compacted(request, result))
         return self._answered(request, result, response)
@@ -91,7 +91,8 @@ class RoundCompactMiddleware(AgentMiddleware[Any, Any, Any]):
         return {
             "system_message": request.system_message,
             "tools": request.tools,
-            "agent_model": request.model,
+            # What the request itself says, a limit of the answer for instance, counts as if it were bound to the model.
+            "agent_model": request.model.bind(**request.model_settings) if request.model_settings else request.model,
             "force": last_resort,
             "door": Door(writes_state=self._persist, strips_response_ids=True, last_resort=last_resort),
         }
@@ -122,7 +123,8 @@ def _is_foreign(request: ModelRequest[Any]) -> bool:
 
 def _compacted(request: ModelRequest[Any], result: CompactionResult) -> ModelRequest[Any]:
     messages = _for_request(result.messages, request.model)
-    return request if messages is None and not result.changed else request.override(messages=messages or result.messages)
+    seen: list[Any] = messages or result.messages
+    return request if messages is None and not result.changed else request.override(messages=seen)
 
 
 def _for_request(messages: list[BaseMessage], model: Any) -> list[Any] | None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
@@ -29,7 +30,8 @@ class RoundCompactNode(RunnableLambda[Any, dict[str, Any]]):
         messages_key: The state's key for messages.
         output_messages_key: Write the list there and leave the state's messages alone; `"llm_input_messages"` makes this a `pre_model_hook`.
             The key is then written at every step, changed or not.
-        channel: Kind of the messages channel. A bare node cannot know it: `"append"` for `operator.add`, `"replace"` for a plain list.
+        channel: Kind of the messages channel, for where the node cannot see it: `"append"` for `operator.add`, `"replace"` for a plain list.
+            Inside a graph the channel itself is asked, and this counts only if its reducer is not known.
         system_message: The agent's system prompt, when it is not in the state.
         tools: The agent's tools.
         agent_model: Tells the capacity when the agent's model is not the summariser.
@@ -50,18 +52,35 @@ class RoundCompactNode(RunnableLambda[Any, dict[str, Any]]):
             msg = f"channel={channel!r} is unknown: use 'add_messages', 'append' or 'replace'"
             raise ConfigurationError(msg)
         door = Door(messages_key=messages_key, channel=channel, writes_state=output_messages_key is None)
-        given = {"system_message": system_message, "tools": tools, "agent_model": agent_model, "door": door}
+        given = {"system_message": system_message, "tools": tools, "agent_model": agent_model}
 
-        def compact_round(state: Any) -> dict[str, Any]:
-            return _update(compactor.compact(state, **given), output_messages_key)
+        def compact_round(state: Any, config: RunnableConfig) -> dict[str, Any]:
+            return _update(compactor.compact(state, **given, door=_fitting(door, config)), output_messages_key)
 
-        async def acompact_round(state: Any) -> dict[str, Any]:
-            return _update(await compactor.acompact(state, **given), output_messages_key)
+        async def acompact_round(state: Any, config: RunnableConfig) -> dict[str, Any]:
+            return _update(await compactor.acompact(state, **given, door=_fitting(door, config)), output_messages_key)
 
         super().__init__(compact_round, afunc=acompact_round, name="round_compact")
 
     def __repr__(self) -> str:
         return f"RoundCompactNode({self.name!r})"
+
+
+def _fitting(door: Door, config: RunnableConfig) -> Door:
+    """The door for the channel that the update will meet: the wrong kind would leave `RemoveMessage` objects in the state."""
+    kind = _kind(_live_channel(config, door.messages_key)) if door.writes_state else None
+    return door if kind is None else dataclasses.replace(door, channel=kind)
+
+
+def _live_channel(config: RunnableConfig, key: str) -> Any:
+    """The running graph's channel of a key, if it can be seen.
+
+    LangGraph gives tasks a partial that reads state, with the channels as its second argument. That is no public interface: anything
+    unexpected means that the channel is not known.
+    """
+    read = (config.get("configurable") or {}).get("__pregel_read")
+    channels = read.args[1] if isinstance(read, functools.partial) and len(read.args) > 1 else None
+    return channels.get(key) if isinstance(channels, Mapping) else None
 
 
 def _update(result: CompactionResult, output_messages_key: str | None) -> dict[str, Any]:
@@ -100,7 +119,7 @@ def add_round_compaction(
         raise ConfigurationError(msg)
     door = Door(messages_key=messages_key, channel=channel_kind(builder, messages_key))
     given = {"system_message": system_message, "tools": tools, "agent_model": agent_model, "door": door}
-    wrapped = _compacting(spec.runnable, compactor, before, given)
+    wrapped = _compacting(cast("Runnable[Any, Any]", spec.runnable), compactor, before, given)
     builder.nodes[before] = dataclasses.replace(spec, runnable=wrapped)
 
 
@@ -114,19 +133,33 @@ def channel_kind(builder: StateGraph[Any, Any, Any, Any], messages_key: str) -> 
     if channel is None:
         msg = f"messages_key={messages_key!r} is not a key of the graph's state (it has: {', '.join(builder.channels) or 'none'})"
         raise ConfigurationError(msg)
-    if isinstance(channel, LastValue):
-        return "replace"
-    reducer = channel.operator if isinstance(channel, BinaryOperatorAggregate) else getattr(channel, "reducer", None)
-    name = getattr(reducer, "__name__", type(reducer).__name__)
-    if name in _BY_ID or getattr(reducer, "works_by_id", False):
-        return "add_messages"
-    if name in ("add", "concat", "iadd", "iconcat"):
-        return "append"
+    kind = _kind(channel)
+    if kind is not None:
+        return kind
     msg = (
-        f"the reducer {name!r} of {messages_key!r} is not known, so the right kind of update is not either: use add_messages or "
+        f"the reducer {_name(_reducer(channel))!r} of {messages_key!r} is not known, so the right kind of update is not either: use add_messages or "
         "round_compact_messages, or add a RoundCompactNode(channel=...) of your own"
     )
     raise ConfigurationError(msg)
+
+
+def _kind(channel: Any) -> Channel | None:
+    """How a channel takes an update; None when it, or its reducer, is not known."""
+    if isinstance(channel, LastValue):
+        return "replace"
+    reducer = _reducer(channel)
+    name = _name(reducer).removesuffix("_with_round_compaction")  # of `compacting_reducer`: it takes what its base takes
+    if name in _BY_ID or getattr(reducer, "works_by_id", False):
+        return "add_messages"
+    return "append" if name in ("add", "concat", "iadd", "iconcat") else None
+
+
+def _reducer(channel: Any) -> Any:
+    return channel.operator if isinstance(channel, BinaryOperatorAggregate) else getattr(channel, "reducer", None)
+
+
+def _name(reducer: Any) -> str:
+    return str(getattr(reducer, "__name__", type(reducer).__name__))
 
 
 _BY_ID = frozenset({"add_messages", "_add_messages", "_messages_delta_reducer", "round_compact_messages", "round_compact_messages_delta"})

@@ -267,14 +267,13 @@ def _check(tape: _Tape, before: Sequence[BaseMessage], config: RoundCompactConfi
 
 def _prefix_failures(tape: _Tape, before: Sequence[BaseMessage], after: Sequence[BaseMessage]) -> list[str]:
     """Equal in every field up to the request. Blocks of earlier rounds belong to it and have no print from loading."""
-    if len(before) != len(after):
-        return [f"the preserved prefix went from {len(before)} to {len(after)} messages"]
-    pairs = zip(before, after, strict=True)
-    return [
-        f"message {new.id} of the preserved prefix changed"
-        for old, new in pairs
-        if _print(new) != (_print(old) if is_own(old) else tape.prints[old.id or ""])
-    ]
+    held = [*after, *[None] * (len(before) - len(after))]
+    for old, new in zip(before, held, strict=True):
+        if new is None or new.id != old.id:
+            return [f"message {old.id} of the preserved prefix is gone"]
+        if _print(new) != (_print(old) if is_own(old) else tape.prints[old.id or ""]):
+            return [f"message {old.id} of the preserved prefix changed"]
+    return []
 
 
 def _survivor_failures(tape: _Tape, before: Sequence[BaseMessage], after: Sequence[BaseMessage]) -> list[str]:
@@ -320,14 +319,13 @@ def _tail_failures(tape: _Tape, before: Sequence[BaseMessage], after: Sequence[B
 
 
 def _block_failures(after: Sequence[BaseMessage]) -> list[str]:
-    """At most one block in each round; as a call and its result it is two messages side by side."""
-    failures, blocks, last = [], 0, -2
+    """At most one block in each round; as a call and its result it is two messages."""
+    failures, blocks = [], 0
     for i, message in enumerate(after):
         if isinstance(message, HumanMessage) and is_real_user(message):
             blocks = 0
         elif is_checkpoint(message):
-            blocks += last != i - 1
-            last = i
+            blocks += not (isinstance(message, ToolMessage) and isinstance(after[i - 1], AIMessage) and is_checkpoint(after[i - 1]))
             if blocks > 1:
                 failures.append(f"a second memory block in one round, at {i}")
     return failures

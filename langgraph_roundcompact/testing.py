@@ -98,12 +98,7 @@ def _dicts(value: Any) -> list[Mapping[str, Any]]:
 # --- The suite for tiers ---------------------------------------------------------------------------------------------------------------
 
 
-def check_tier(
-    tier: Callable[[Sequence[BaseMessage], Any], Sequence[BaseMessage]],
-    *,
-    context_factory: Callable[[Sequence[BaseMessage]], Any],
-    examples: int = 50,
-) -> None:
+def check_tier(tier: Tier, *, context_factory: Callable[[Sequence[BaseMessage]], TierContext] | None = None, examples: int = 50) -> None:
     """Run a tier over generated targets and raise `AssertionError`, with the example's number, at the first rule it breaks.
 
     The rules: calls and results stay whole, ids stay in their order and no new one appears, the result is never larger, the same input
@@ -115,7 +110,7 @@ def check_tier(
             window is twice the target span, has to come down to half of it, and every gain counts.
         examples: How many targets to try.
     """
-    make = context_factory or _pressing_context
+    make = _pressing_context if context_factory is None else context_factory
     for number in range(examples):
         target = _target(random.Random(number))
         before = [message.model_dump() for message in target]
@@ -133,8 +128,14 @@ def check_tier(
 
 def _pressing_context(target: Sequence[BaseMessage]) -> TierContext:
     tokens = _size(target) // 4 + 1
-    budget = {"target_tokens": tokens, "window_tokens": 2 * tokens, "round_budget_tokens": tokens, "reclaim_at_least_tokens": 0}
-    return TierContext(**budget, request="Fix the failing test.", estimate=lambda text: -(-len(text) // 4))
+    return TierContext(
+        target_tokens=tokens,
+        window_tokens=2 * tokens,
+        round_budget_tokens=tokens,
+        reclaim_at_least_tokens=0,
+        request="Fix the failing test.",
+        estimate=lambda text: -(-len(text) // 4),
+    )
 
 
 def _require(holds: bool, number: int, fault: str) -> None:

@@ -146,5 +146,5 @@ def _describe(value: Any) -> str:
     if isinstance(value, list):
         return f"a list of {len(value):,}"
     if isinstance(value, str):
-        return f"the text {printable(value, 40)!r}"
+        return f"the text '{printable(value, 40)}'"
     return "null" if value is None else f"{type(value).__name__} {printable(repr(value), 40)}"

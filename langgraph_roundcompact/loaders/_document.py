@@ -97,7 +97,7 @@ def _parse_lines(path: Path, text: str, whole: json.JSONDecodeError) -> Iterator
             yield _parse(line)
         except json.JSONDecodeError as exc:
             if number == 1:
-                msg = f"{shown(path)}: not JSON (line {whole.lineno}: {whole.msg}); it begins with {printable(text.lstrip()[:40])!r}"
+                msg = f"{shown(path)}: not JSON (line {whole.lineno}: {whole.msg}); it begins with '{printable(text.lstrip()[:40])}'"
             else:
                 msg = f"{shown(path)}: line {number} is not JSON ({exc.msg})"
             raise ConversationError(msg) from None

@@ -54,7 +54,13 @@ def as_lines(records: list[dict]) -> str:
 
 @pytest.mark.parametrize(
     "text",
-    [json.dumps(OPENAI), json.dumps({"id": "talk", "messages": OPENAI}), as_lines([{"messages": OPENAI}]), as_lines(OPENAI), as_lines(OPENAI) + "\n\n"],
+    [
+        json.dumps(OPENAI),
+        json.dumps({"id": "talk", "messages": OPENAI}),
+        as_lines([{"messages": OPENAI}]),
+        as_lines(OPENAI),
+        as_lines(OPENAI) + "\n\n",
+    ],
     ids=["bare list", "object", "object on a line", "message a line", "blank lines at the end"],
 )
 def test_every_openai_layout_gives_the_same_messages(tmp_path, text):
@@ -65,7 +71,10 @@ def test_every_openai_layout_gives_the_same_messages(tmp_path, text):
             SystemMessage("Be brief.", id="m0"),
             HumanMessage("Fix it.", id="m1"),
             AIMessage(
-                "", id="m2", tool_calls=[{"id": "c1", "name": "read", "args": {"path": "a.py"}}], additional_kwargs={"reasoning_content": "look first"}
+                "",
+                id="m2",
+                tool_calls=[{"id": "c1", "name": "read", "args": {"path": "a.py"}}],
+                additional_kwargs={"reasoning_content": "look first"},
             ),
             ToolMessage("no such file", id="m3", tool_call_id="c1", name="read", status="error"),
             AIMessage("Gone.", id="m4"),
@@ -176,7 +185,10 @@ NOT_CONVERSATIONS = {
     "content list of numbers": ('[{"role": "user", "content": [1]}]', "content is a list that holds something else"),
     "calls are text": ('[{"role": "assistant", "content": "", "tool_calls": "no"}]', "tool_calls is text"),
     "a removal": ('[{"type": "remove", "data": {"id": "x", "content": ""}}]', "'remove' is not a kind of message"),
-    "fields of the wrong type": ('[{"type": "tool", "data": {"content": "x", "tool_call_id": "c", "status": "maybe"}}]', "cannot be read: 1 validation error"),
+    "fields of the wrong type": (
+        '[{"type": "tool", "data": {"content": "x", "tool_call_id": "c", "status": "maybe"}}]',
+        "cannot be read: 1 validation error",
+    ),
     "field missing": ('[{"type": "tool", "data": {"content": "x"}}]', "cannot be read"),
     "huge nesting": ("[" * 100_000, "nested more than 200 levels"),
     "deep inside a message": (DEEP, "nested more than 200 levels"),
@@ -200,7 +212,12 @@ def test_what_is_no_conversation_is_one_clear_line(tmp_path, text, found):
 def test_what_is_no_file_is_one_clear_line(tmp_path):
     fifo = tmp_path / "pipe"
     os.mkfifo(fifo)
-    for path, found in ((tmp_path / "none.json", "cannot be read"), (tmp_path, "this is a folder"), (fifo, "not a regular file"), ("a\0b", "cannot be read")):
+    for path, found in (
+        (tmp_path / "none.json", "cannot be read"),
+        (tmp_path, "this is a folder"),
+        (fifo, "not a regular file"),
+        ("a\0b", "cannot be read"),
+    ):
         with pytest.raises(ConversationError, match=found):
             load_conversation(path)
 
@@ -213,7 +230,13 @@ def test_terminal_codes_in_a_file_do_not_reach_the_message(tmp_path):
 
 @pytest.mark.parametrize(
     "path",
-    [["langchain_core", "prompts", "prompt", "PromptTemplate"], ["os", "system"], ["langchain", "chat_models", "openai", "ChatOpenAI"], [], "HumanMessage"],
+    [
+        ["langchain_core", "prompts", "prompt", "PromptTemplate"],
+        ["os", "system"],
+        ["langchain", "chat_models", "openai", "ChatOpenAI"],
+        [],
+        "HumanMessage",
+    ],
     ids=repr,
 )
 def test_a_file_cannot_name_the_class_that_is_made(tmp_path, path):

@@ -423,14 +423,14 @@ JSON = st.recursive(
         st.lists(inner, max_size=4)
         | st.dictionaries(st.sampled_from(["type", "text", "data", "source", "image_url", "input", "id"]) | st.text(), inner)
     ),
-    max_leaves=12,
+    max_leaves=8,
 )
 TYPES = st.sampled_from(
     ["text", "image", "image_url", "tool_use", "thinking", "file", "document", "media", "function_call", "redacted_thinking", "x"]
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     st.lists(st.text() | st.builds(lambda kind, more: {**more, "type": kind}, TYPES, st.dictionaries(st.text(max_size=8), JSON, max_size=4))), JSON
 )
@@ -760,7 +760,7 @@ def test_a_fractional_count_is_rounded_down_and_a_stop_is_not_swallowed() -> Non
         Meter(stop).count([HumanMessage("")])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(JSON, st.booleans()), max_size=8), st.integers(-2, 10), st.integers(-2, 10))
 def test_any_usage_anywhere_gives_a_count(parts: list[tuple[Any, bool]], round_start: int, stale_before: int) -> None:
     messages: list[BaseMessage] = []

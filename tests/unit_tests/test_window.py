@@ -38,7 +38,13 @@ class Model(BaseChatModel):
 
 
 def model(tokens: Any = 4_000, *, label: str = "m", max_tokens: int | None = None, **profile: Any) -> Model:
-    return Model(label=label, max_tokens=max_tokens, profile={"max_input_tokens": tokens, **profile})
+    return profiled(Model(label=label, max_tokens=max_tokens), {"max_input_tokens": tokens, **profile})
+
+
+def profiled(bare: Model, profile: Any) -> Model:
+    """The profile is set afterwards, where nothing validates it, as registries and users do."""
+    bare.profile = profile
+    return bare
 
 
 def config(**fields: Any) -> RoundCompactConfig:
@@ -141,7 +147,7 @@ def test_foreign_code_that_raises_means_unknown(odd: Any) -> None:
 )
 def test_an_unusable_profile_means_the_default(profile: Any) -> None:
     """A number in a string is refused, not compared as text."""
-    assert capacity(config(), Model(profile=profile)) == Capacity(200_000, "default")
+    assert capacity(config(), profiled(Model(), profile)) == Capacity(200_000, "default")
 
 
 def test_a_plain_object_with_a_profile_is_a_model() -> None:
