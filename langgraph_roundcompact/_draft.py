@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from langchain_core.messages import BaseMessage
 
 from langgraph_roundcompact._budget import cut
-from langgraph_roundcompact._compose import Texts, checkpoint_texts
+from langgraph_roundcompact._compose import Texts, checkpoint_texts, gather_facts
 from langgraph_roundcompact._content import text_of
 from langgraph_roundcompact._effects import Count, Flow
 from langgraph_roundcompact._ledger import facts_from_data, facts_to_data
 from langgraph_roundcompact._memory_block import BlockData, EarlierBlock, checkpoint_messages, frame, read_block, recovered_message
 from langgraph_roundcompact._parts import Job, Parts
+from langgraph_roundcompact._rank import Ranking
 from langgraph_roundcompact._spans import Cut
 from langgraph_roundcompact._trigger import Sizes
 from langgraph_roundcompact.events import Audit
@@ -26,8 +28,8 @@ FIT_TRIES = 5
 SUMMARY_SHARE = 0.75
 """Of the room for both texts, what a model's summary may take at most: facts it left out need the rest."""
 
-_NARRATIVE_CARRY_CHARS = 4000
-"""Of an earlier narrative, what a rules-only pass carries on."""
+_LATER_CHARS = 4000
+"""Of each message that stays, what is searched for facts that are needed again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,11 +124,14 @@ def write_draft(round_: Round, summary: str | None, recovered: str, archive_id: 
     The texts are written with the quick estimate, whose idea of a token may differ from the counter's, so the budget given to them is
     corrected by what the result really weighs.
     """
-    empty = yield Count(_messages(round_, _write(round_, "", recovered, 0), recovered, archive_id))
+    source = _source(round_)
+    ranking = gather_facts(**source)
+    bare = Texts("-", "", (), (), Audit())
+    empty = yield Count(_messages(round_, bare, recovered, archive_id))
     room = max(round_.budget - empty, 1)
     allowed, best = room, None
     for _ in range(FIT_TRIES):
-        texts = _write(round_, summary, recovered, allowed)
+        texts = _write(round_, source, ranking, summary, recovered, allowed)
         new = _messages(round_, texts, recovered, archive_id)
         draft = Draft(new=tuple(new), tokens=(yield Count(new)), audit=texts.audit, texts=texts, archive_id=archive_id, recovered=recovered)
         best = draft if best is None or _better(draft, best, round_.budget) else best
@@ -145,22 +150,31 @@ def _better(draft: Draft, best: Draft, budget: int) -> bool:
     return draft.tokens > best.tokens if draft.tokens <= budget else draft.tokens < best.tokens
 
 
-def _write(round_: Round, summary: str | None, recovered: str, allowed: int) -> Texts:
-    parts, earlier = round_.parts, round_.earlier
+def _source(round_: Round) -> dict[str, Any]:
+    """What facts are taken from."""
+    earlier = round_.earlier
+    return {
+        "messages": [message for group in round_.work for message in group],
+        "request": round_.request_text,
+        "earlier_facts": facts_from_data(earlier.data.ledger) if earlier else (),
+        "later": "\n".join(text_of(message)[:_LATER_CHARS] for message in round_.kept),
+        "redact": round_.parts.redact,
+    }
+
+
+def _write(round_: Round, source: Mapping[str, Any], ranking: Ranking, summary: str | None, recovered: str, allowed: int) -> Texts:
+    config, estimate = round_.parts.config, round_.parts.estimate
     if summary is not None:
-        summary = cut(summary, parts.config.summary_max_tokens or int(allowed * SUMMARY_SHARE), parts.estimate)
+        summary = cut(summary, config.summary_max_tokens or int(allowed * SUMMARY_SHARE), estimate)
     return checkpoint_texts(
-        [message for group in round_.work for message in group],
-        request=round_.request_text,
-        earlier_facts=facts_from_data(earlier.data.ledger) if earlier else (),
+        **source,
         summary=summary,
         state_text=recovered,
-        later="\n".join(text_of(message)[:_NARRATIVE_CARRY_CHARS] for message in round_.kept),
         budget_tokens=allowed,
-        ledger_max_tokens=parts.config.ledger_max_tokens,
-        summary_max_tokens=parts.config.summary_max_tokens,
-        estimate=parts.estimate,
-        redact=parts.redact,
+        ledger_max_tokens=config.ledger_max_tokens,
+        summary_max_tokens=config.summary_max_tokens,
+        estimate=estimate,
+        gathered=ranking,
     )
 
 

@@ -209,12 +209,16 @@ def _is_number(value: str) -> bool:
 _KEY = re.compile(
     r"[PpSsTtCcAaEeMm](?i:(?<=p)(?:assw(?:or)?d|assphrase|asscode|wd|rivate[_-]?key)|(?<=s)(?:ecret|igning[_-]?key|hared[_-]?key)|(?<=t)oken|"
     r"(?<=c)redentials?|(?<=a)(?:pi|ccess|uth|ccount)[_-]?key|(?<=e)ncryption[_-]?key|(?<=m)aster[_-]?key)"
-    r"(?P<tail>[\w-]{0,40}+)(?P<sep>\\{0,3}[\"'`]?[*]{0,2}\s{0,3}(?::=|=>|[:=](?!=))[*]{0,2}\s{0,3}|>(?=[^\s<])| (?=[^\s-]))"
+    r"(?P<tail>[\w-]{0,40}+)(?P<sep>\\{0,3}[\"'`]?[*]{0,2}[ \t]{0,3}(?::=|=>|[:=](?!=))[*]{0,2}[ \t]{0,3}|>(?=[^\s<])| (?=[^\s-]))"
 )
 _BEFORE_KEY = re.compile(r"[\w-]*+$")
 _LONGEST_KEY: Final = 60
-_VALUE: Final = {True: re.compile(r"[^\s\"'`<>]{1,256}"), False: re.compile(r"[^\s\"'`<>;&,=]{1,254}={0,2}")}
-_VALUE_REST: Final = {True: re.compile(r"[^\s\"'`<>]*+"), False: re.compile(r"[^\s\"'`<>;&,]*+")}
+# `True`: to the next blank or quote, `False`: to the next delimiter too. A written `\n` ends a value as a line break does.
+_VALUE: Final = {
+    True: re.compile(r"(?:[^\s\"'`<>\\]|\\(?![nrt\"'])){1,256}"),
+    False: re.compile(r"(?:[^\s\"'`<>;&,=\\]|\\(?![nrt\"'])){1,254}={0,2}"),
+}
+_VALUE_REST: Final = {True: re.compile(r"(?:[^\s\"'`<>\\]|\\(?![nrt\"']))*+"), False: re.compile(r"(?:[^\s\"'`<>;&,\\]|\\(?![nrt\"']))*+")}
 _LONGEST_JUDGED: Final = 256
 _TAIL_WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _QUOTES: Final = ('\\\\\\"', '\\"', "\\'", '"""', '"', "'", "`")

@@ -10,11 +10,15 @@ called directly, ours through its node, runnable overhead included.
 from __future__ import annotations
 
 import argparse
+import atexit
 import math
+import shutil
 import statistics
+import tempfile
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
@@ -69,21 +73,25 @@ def ours(trigger: int) -> Callable[[list[BaseMessage]], Any]:
 def langchains(trigger: int) -> Callable[[list[BaseMessage]], Any]:
     from langchain.agents.middleware import SummarizationMiddleware
 
-    middleware = SummarizationMiddleware(ScriptedChatModel(replies=[SUMMARY]), trigger=("tokens", trigger), keep=("messages", 2), trim_tokens_to_summarize=None)
+    options: dict[str, Any] = {"trigger": ("tokens", trigger), "keep": ("messages", 2), "trim_tokens_to_summarize": None}
+    middleware = SummarizationMiddleware(ScriptedChatModel(replies=[SUMMARY]), **options)
     return lambda messages: middleware.before_model({"messages": messages}, None)  # type: ignore[arg-type]
 
 
 def deepagents(trigger: int) -> Callable[[list[BaseMessage]], Any]:
-    from deepagents.backends import StateBackend
+    from deepagents.backends import FilesystemBackend
     from deepagents.middleware.summarization import SummarizationMiddleware
     from langchain.agents.middleware import ModelRequest, ModelResponse
     from langgraph.runtime import Runtime
 
     model = ScriptedChatModel(replies=[SUMMARY])
-    middleware = SummarizationMiddleware(model, backend=StateBackend(), trigger=("tokens", trigger), keep=("messages", 2), trim_tokens_to_summarize=None)
+    folder = tempfile.mkdtemp(prefix="roundcompact-bench-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    options: dict[str, Any] = {"trigger": ("tokens", trigger), "keep": ("messages", 2), "trim_tokens_to_summarize": None}
+    middleware = SummarizationMiddleware(model, backend=FilesystemBackend(root_dir=folder, virtual_mode=True), **options)
 
     def call(messages: list[BaseMessage]) -> Any:
-        request = ModelRequest(model=model, messages=messages, state={"messages": messages}, runtime=Runtime(), tools=[], tool_choice=None, response_format=None)
+        request = ModelRequest(model=model, messages=messages, state={"messages": messages}, runtime=Runtime(), tools=[])
         return middleware.wrap_model_call(request, lambda _: ModelResponse(result=[AIMessage("ok")]))
 
     return call
@@ -98,7 +106,7 @@ def table(title: str, sizes: list[int], trigger: int, *, usage: bool, runs: int)
     rows: dict[str, list[float]] = {}
     for name, make in PACKAGES.items():
         check = make(trigger)
-        rows[name] = [median_ms(lambda check=check, messages=history(size, usage=usage): check(messages), runs) for size in sizes]
+        rows[name] = [median_ms(partial(check, history(size, usage=usage)), runs) for size in sizes]
         print(f"{name:12}" + "".join(f"{ms:12.2f}" for ms in rows[name]))
     return rows
 
@@ -116,11 +124,13 @@ def main() -> None:
     with_usage = table("check, nothing to do, answers carry usage", sizes, HUGE, usage=True, runs=15)
     without = table("check, nothing to do, no usage", sizes, HUGE, usage=False, runs=15)
     compaction = table("one compaction, instant summariser", sizes, 1000, usage=True, runs=3)
-    print()
-    print(f"check at {sizes[-1]:,} pairs / at {sizes[0]}: {with_usage['ours'][-1] / with_usage['ours'][0]:.2f} x (no usage: {without['ours'][-1] / without['ours'][0]:.2f} x)")
+    used, unused, compacted = with_usage["ours"], without["ours"], compaction["ours"]
     at = sizes.index(1000)
-    print(f"check at 1,000 pairs: langchain / ours = {with_usage['langchain'][at] / with_usage['ours'][at]:.0f} x (no usage: {without['langchain'][at] / without['ours'][at]:.1f} x)")
-    print(f"compaction grows with exponent {exponent(sizes, compaction['ours']):.2f}; ours / deepagents at {sizes[-1]:,}: {compaction['ours'][-1] / compaction['deepagents'][-1]:.2f}")
+    print(f"\ncheck at {sizes[-1]:,} pairs / at {sizes[0]}: {used[-1] / used[0]:.2f} x (no usage: {unused[-1] / unused[0]:.2f} x)")
+    others, others_unused = with_usage["langchain"][at] / used[at], without["langchain"][at] / unused[at]
+    print(f"check at 1,000 pairs: langchain / ours = {others:.0f} x (no usage: {others_unused:.1f} x)")
+    ratio = compacted[-1] / compaction["deepagents"][-1]
+    print(f"compaction grows with exponent {exponent(sizes, compacted):.2f}; ours / deepagents at {sizes[-1]:,}: {ratio:.2f}")
 
 
 if __name__ == "__main__":
