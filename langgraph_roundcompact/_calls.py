@@ -17,10 +17,10 @@ _CHANGING_NAME = re.compile(r"write|edit|creat|replace|insert|patch|append|save|
 _DELETING_NAME = re.compile(r"delet|remove|unlink", re.IGNORECASE)
 _DONE = re.compile(r"complete|done|finish|closed|cancel", re.IGNORECASE)
 _NAME_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
-_ASKING_WORDS = frozenset(
-    {"ask", "question", "questions", "confirm", "confirmation", "approve", "approval", "clarify", "clarification", "human", "feedback"}
-)
-_ASKING_PAIRS = (frozenset({"user", "input"}), frozenset({"exit", "plan"}))
+_ASKING_WORDS = frozenset({"ask", "question", "questions", "clarify", "clarification", "human"})
+_PERSON_WORDS = frozenset({"user", "request", "human", "customer"})
+_ANSWER_WORDS = frozenset({"input", "confirm", "confirmation", "approve", "approval", "feedback", "response", "reply", "answer", "choice"})
+_PLAN_WORDS = frozenset({"exit", "plan"})
 _QUESTION_KEY = re.compile(r"questions?$", re.IGNORECASE)
 _REFUSED = re.compile(
     r"[^\n]{0,60}\b(?:user|human)\b[^\n]{0,30}\b(?:rejected|declined|denied|refused|interrupted|cancell?ed|doesn't want|does not want)\b",
@@ -103,7 +103,8 @@ def _any_call(name: str, args: Mapping[str, Any], clean: Callable[[str], str]) -
 def _asks(name: str, args: Mapping[str, Any]) -> bool:
     """Whether a call puts a question to a person: by whole words of its name (`Task` does not ask), or by an argument that is the question."""
     words = {word.lower() for word in _NAME_WORD.findall(name)}
-    return bool(words & _ASKING_WORDS) or any(pair <= words for pair in _ASKING_PAIRS) or any(map(_QUESTION_KEY.match, args))
+    asked = words & _ASKING_WORDS or (words & _PERSON_WORDS and words & _ANSWER_WORDS) or words >= _PLAN_WORDS
+    return bool(asked) or any(map(_QUESTION_KEY.match, args))
 
 
 def _operation(name: str, args: Mapping[str, Any]) -> str:

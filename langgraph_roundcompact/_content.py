@@ -17,6 +17,7 @@ REASONING_TYPES = frozenset({"thinking", "redacted_thinking", "reasoning", "reas
 CALL_TYPES = frozenset({"tool_use", "function_call", "tool_call", "tool_call_chunk", "invalid_tool_call", "input_json_delta", "custom_tool_call"})
 """Blocks that declare a call which `tool_calls` usually declares too."""
 
+_ENDS = 64
 _TEXT_KEYS = ("text", "content", "output_text", "refusal")
 
 
@@ -61,12 +62,17 @@ def text_of(message: BaseMessage) -> str:
     return "\n".join(part for part in map(block_text, blocks_of(message)) if part)
 
 
-def as_messages(items: Sequence[Any]) -> list[BaseMessage]:
-    """A new list of messages; dicts, tuples and strings are converted, message objects stay the same objects.
+def as_messages(items: Sequence[Any], *, thorough: bool = True) -> list[BaseMessage]:
+    """The items as a list of messages: the list itself where it is one, else a new list with dicts, tuples and strings converted.
+
+    Args:
+        items: What a state holds under its messages key.
+        thorough: Look at every item. `False`: of a long list only at both ends, which is where a caller adds; for the check at every step.
 
     Raises:
         ValueError, NotImplementedError, TypeError: something in it is not a message in any known form.
     """
-    if all(issubclass(kind, BaseMessage) for kind in set(map(type, items))):
-        return list(items)
+    looked_at = items if thorough or len(items) <= _ENDS * 2 else [*items[:_ENDS], *items[-_ENDS:]]
+    if all(issubclass(kind, BaseMessage) for kind in set(map(type, looked_at))):
+        return items if isinstance(items, list) else list(items)
     return convert_to_messages(list(items))

@@ -18,6 +18,7 @@ from langchain_core.messages import BaseMessage
 
 from langgraph_roundcompact._archive_record import archive_key, archive_record
 from langgraph_roundcompact._ask import Answer, ask, last_kind, message_digest
+from langgraph_roundcompact._content import as_messages
 from langgraph_roundcompact._draft import Draft, Round, recover, start_round, write_draft
 from langgraph_roundcompact._dump_record import dump_record
 from langgraph_roundcompact._effects import Count, Emit, Flow, MeasureWindow, Memo, Offload, Warn, WriteArchive, WriteDump
@@ -78,6 +79,7 @@ def planning(job: Job, parts: Parts) -> Flow[CompactionPlan]:
     """What `compaction` would do, without a model call."""
     if not job.readable:
         job = replace(job, messages=())
+    job = replace(job, messages=as_messages(job.messages))
     cut, sizes = yield from _assess(job, parts)
     verdict = _stand_down(job) or decide(parts.config, sizes, job.limits, force=job.force)
     reason = yield from _reason(job, cut, sizes, verdict)
@@ -149,6 +151,7 @@ def _stand_down(job: Job) -> Verdict | None:
 
 
 def _compact(job: Job, parts: Parts) -> Flow[CompactionResult]:
+    job = replace(job, messages=as_messages(job.messages))
     cut, sizes = yield from _assess(job, parts)
     verdict = _stand_down(job) or decide(parts.config, sizes, job.limits, force=job.force)
     if verdict.outcome is not None:

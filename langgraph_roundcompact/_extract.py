@@ -15,6 +15,7 @@ from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolM
 
 from langgraph_roundcompact._calls import Reading, answered_by_person, exit_status, read_call
 from langgraph_roundcompact._content import text_of
+from langgraph_roundcompact._escape import storable
 from langgraph_roundcompact._facts import LEADING, MAX_TEXT, NEEDED, STEP, WANTED, Fact
 from langgraph_roundcompact._groups import declared_calls, results_of
 from langgraph_roundcompact._lines import answers, last_words, sentences, telling_lines
@@ -27,7 +28,7 @@ _SCAN = 400_000
 """Characters of one text that are looked at, head and tail; what lies between is payload."""
 _LEADING_LINKS = 2
 _ANSI = re.compile(r"\x1b\[[0-9;?]{0,12}[A-Za-z]")
-_QUOTED = re.compile(r"`([^`\n]{2,60})`")
+_QUOTED = re.compile(r"`([^`\x00-\x1f\x7f-\x9f\u2028\u2029]{2,60})`")
 
 
 def extract_facts(messages: Sequence[BaseMessage], *, request: str = "", later: str = "", redact: Callable[[str], str] = str) -> tuple[Fact, ...]:
@@ -120,8 +121,8 @@ class _Collector:
         return self.step * STEP + min(self.place, STEP - 1)
 
     def clean(self, text: str) -> str:
-        """Redacted text, bounded, without terminal codes."""
-        text = self.redact(text)
+        """Redacted text, bounded, storable, without terminal codes."""
+        text = storable(self.redact(text))
         if len(text) > _SCAN:
             text = text[: _SCAN * 3 // 4] + "\n" + text[-_SCAN // 4 :]
         return _ANSI.sub("", text) if "\x1b" in text else text
@@ -129,6 +130,8 @@ class _Collector:
     def line(self, kind: str, text: str, weight: int, note: str = "") -> None:
         """A line of some kind was found in the present message."""
         text = text.strip()[:MAX_TEXT].rstrip()
+        if len(text.splitlines()) > 1:
+            text = " ".join(text.split())
         if not text:
             return
         self.place += 1

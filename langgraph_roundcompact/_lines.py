@@ -25,11 +25,13 @@ _CUE = re.compile(
 # Matched against lower-cased lines: several times as fast as a pattern that ignores case.
 _ERROR = re.compile(
     r"error|exception|fail|traceback|fatal:|panic|cannot |can't |could not |unable to |not found|no such |denied|invalid|undefined|unexpected|"
-    r"unrecognized|unknown |missing |timed out|timeout|refused|rejected|warning|not exist|malformed|unused|\be\d{3,}\b|[✗✘]|错误|失败|异常|无法|不存在|拒绝"
+    r"unrecognized|unknown |missing |timed out|timeout|refused|rejected|warning|not exist|malformed|unused|"
+    r"\be\d{3,}\b|[✗✘]|错误|失败|异常|无法|不存在|拒绝"
 )
 _HARD_ERROR = re.compile(r"^\S{0,160}(?:error|exception|failed|fatal|panic|FAIL)\S{0,3}[:\s]|^\S{1,150}:\d+(?::\d+)?:? \w|^E\s", re.IGNORECASE)
 _COUNT = re.compile(
-    r"\d[\d,.]*\s{0,3}(?:[Pp]assed|[Ff]ailed|[Ee]rror|[Ii]ssue|[Ww]arning|[Tt]est|file|line|byte|row|result|match|item|second|ms\b|%|character)|code:? ?-?\d"
+    r"\d[\d,.]*\s{0,3}(?:[Pp]assed|[Ff]ailed|[Ee]rror|[Ii]ssue|[Ww]arning|[Tt]est|"
+    r"file|line|byte|row|result|match|item|second|ms\b|%|character)|code:? ?-?\d"
 )
 _DEFINITION = re.compile(r"\b(?:func|def|class|type|interface|struct|fn|function|enum|trait|const|export|module|impl)\s{1,4}(?:\w|\(\w)")
 _PLACE_LINE = re.compile(r"^\S{1,200}?[:\-]?\d+[:\-]")

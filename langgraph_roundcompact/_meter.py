@@ -244,6 +244,10 @@ def _chain(messages: Sequence[BaseMessage]) -> list[int]:
     return chain
 
 
+_COUNTED_EXTRAS = ("tool_calls", "function_call", "reasoning_content", "reasoning")
+"""The extra fields that a count reads; others, such as a checkpoint's data, may be large and change nothing."""
+
+
 def _fingerprint(message: BaseMessage) -> int:
     """A number that differs when anything differs that a count depends on. Strings keep their hash, so this costs no pass over the text."""
     # The fields themselves: this runs for every message of a history without usage, and instance checks of models are slow.
@@ -256,7 +260,7 @@ def _fingerprint(message: BaseMessage) -> int:
             hash(content) if type(content) is str else _print(content),
             _print(calls) if calls else 0,
             _print(invalid) if invalid else 0,
-            _print(more) if more else 0,
+            tuple(_print(more[key]) for key in _COUNTED_EXTRAS if key in more) if more else (),
         )
     )
 

@@ -41,11 +41,15 @@ def default_redact(text: str) -> str:
 
 _KEY_NAME = r"(?:[A-Z0-9]{1,12} ){0,3}PRIVATE KEY(?: BLOCK)?-----"
 _KEY_BLOCK = re.compile(rf"(-----BEGIN {_KEY_NAME})[^-]*+(?:-(?!----)[^-]*+)*+(-----END {_KEY_NAME})")
+_BREAK = r"(?:\s|\\[nr]|[\"'+,])"
+# Behind a beginning without an end: long runs, and a shorter one that cannot be a word.
 _KEY_HEAD = re.compile(
-    rf"(-----BEGIN {_KEY_NAME})(?!\[)((?:\s|\\[nr]|[\"'+,])*+(?:[A-Za-z0-9+/=]{{24,}}+(?:\s|\\[nr]|[\"'+,])*+)++(?:[A-Za-z0-9+/=]{{4,}})?)"
+    rf"(-----BEGIN {_KEY_NAME}){_BREAK}*+[A-Za-z0-9+/=]{{24,}}+(?:{_BREAK}++[A-Za-z0-9+/=]{{24,}}+)*+"
+    rf"(?:{_BREAK}++(?=[A-Za-z]*+[0-9+/=])[A-Za-z0-9+/=]{{2,23}})?"
 )
 _KEY_END = re.compile(rf"-----END {_KEY_NAME}")
-_KEY_LINE = re.compile(r"[\s\"',]*+(?:[A-Za-z0-9+/=]{1,80}+)?[\s\"',]*+(?:\\r\\n|\\n|\n)?")
+_KEY_LINE = re.compile(r"[\s\"',]*+(?:[A-Za-z0-9+/=]{24,80}+|(?=[A-Za-z]*+[0-9+/=])[A-Za-z0-9+/=]{1,23}+)[\s\"',]*+(?:\\r\\n|\\n)?")
+_LAST_KEY_LINE = re.compile(r"[\s\"',]*+[A-Za-z0-9+/=]{0,80}+[\s\"',]*+(?:\\r\\n|\\n)?")
 _LINE_BREAK = re.compile(r"\\r\\n|\\n|\n")
 _KEY_LOOK_BACK: Final = 16_384
 
@@ -63,8 +67,10 @@ def _key_tails(text: str) -> Iterator[tuple[int, int]]:
     for end in _KEY_END.finditer(text):
         floor = max(floor, end.start() - _KEY_LOOK_BACK)
         start = end.start()
+        # Lines are taken from the end upwards: the last may be short, above it stand whole lines.
         for piece in reversed([floor, *(found.end() for found in _LINE_BREAK.finditer(text, floor, end.start()))]):
-            if _KEY_LINE.fullmatch(text, piece, start) is None:
+            line = _KEY_LINE if text[start : end.start()].strip() else _LAST_KEY_LINE
+            if line.fullmatch(text, piece, start) is None:
                 break
             start = piece
         body = text[start : end.start()]

@@ -225,7 +225,7 @@ class RoundCompactor:
 
 def _readable(raw: Sequence[Any]) -> tuple[list[Any], bool]:
     try:
-        return as_messages(raw), True
+        return as_messages(raw, thorough=False), True
     except Exception as exc:  # noqa: BLE001 - the converter raises many kinds; what is odd in a history must not stop the agent
         log.warning("something in the messages is not a message (%s): the window stays as it is", type(exc).__name__)
         return list(raw), False

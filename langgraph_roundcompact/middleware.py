@@ -7,6 +7,7 @@ and a parallel write is not lost. With `persist=False` only the request changes,
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from operator import is_
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, RemoveMessage
@@ -107,7 +108,7 @@ class RoundCompactMiddleware(AgentMiddleware[Any, Any, Any]):
 def _view(request: ModelRequest[Any]) -> dict[str, Any]:
     """The agent's state with the messages that this request really holds."""
     state = request.state if isinstance(request.state, dict) else {}
-    return {**state, "messages": list(request.messages)}
+    return {**state, "messages": request.messages}
 
 
 def _is_foreign(request: ModelRequest[Any]) -> bool:
@@ -116,6 +117,8 @@ def _is_foreign(request: ModelRequest[Any]) -> bool:
     if read_key(state, "_summarization_event") is not None:
         return True
     held = state.get("messages") or []
+    if request.messages is held or (len(request.messages) == len(held) and all(map(is_, request.messages, held))):
+        return False  # the usual case, at C speed: this runs before every model call
     start = find_round(held) if all(isinstance(message, BaseMessage) for message in held[-1:]) else 0
     asked = held[start - 1] if start and is_real_user(held[start - 1]) else None
     return asked is not None and not any(message is asked or (asked.id and message.id == asked.id) for message in reversed(request.messages))

@@ -3,8 +3,7 @@
     python tests/benchmarks/bench_check.py            # 100, 1,000 and 5,000 tool pairs of 2 kB
     python tests/benchmarks/bench_check.py --quick    # 100 and 1,000
 
-Each figure is the median of several runs, in milliseconds; machines differ, so read the ratios. langchain's and deepagents' middleware are
-called directly, ours through its node, runnable overhead included.
+Each figure is the median of several runs, in milliseconds; machines differ, so read the ratios. All three are middleware and called directly.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from langgraph_roundcompact import RoundCompactConfig, RoundCompactNode, RoundCompactor
+from langgraph_roundcompact import RoundCompactConfig, RoundCompactMiddleware, RoundCompactor
 from langgraph_roundcompact.testing import ScriptedChatModel
 
 HUGE = 1_000_000_000
@@ -59,15 +58,28 @@ def median_ms(work: Callable[[], Any], runs: int) -> float:
 
 
 def ours(trigger: int) -> Callable[[list[BaseMessage]], Any]:
-    def make() -> RoundCompactNode:
-        config = RoundCompactConfig(trigger_token_threshold=trigger, context_window_tokens=max(trigger * 2, 100_000))
-        return RoundCompactNode(RoundCompactor(ScriptedChatModel(replies=[SUMMARY]), config=config))
-
+    model = ScriptedChatModel(replies=[SUMMARY])
+    config = RoundCompactConfig(trigger_token_threshold=trigger, context_window_tokens=max(trigger * 2, 100_000))
     if trigger == HUGE:
-        node = make()
-        return lambda messages: node.invoke({"messages": messages})
+        return called(RoundCompactMiddleware(RoundCompactor(model, config=config)), model)
+
     # A fresh compactor each time, so that neither a known summary nor counts of the last run help.
-    return lambda messages: make().invoke({"messages": messages})
+    def fresh(messages: list[BaseMessage]) -> Any:
+        return called(RoundCompactMiddleware(RoundCompactor(model, config=config)), model)(messages)
+
+    return fresh
+
+
+def called(middleware: Any, model: ScriptedChatModel) -> Callable[[list[BaseMessage]], Any]:
+    """The middleware around a model call that costs nothing."""
+    from langchain.agents.middleware import ModelRequest, ModelResponse
+    from langgraph.runtime import Runtime
+
+    def call(messages: list[BaseMessage]) -> Any:
+        request = ModelRequest(model=model, messages=messages, state={"messages": messages}, runtime=Runtime(), tools=[])
+        return middleware.wrap_model_call(request, lambda _: ModelResponse(result=[AIMessage("ok")]))
+
+    return call
 
 
 def langchains(trigger: int) -> Callable[[list[BaseMessage]], Any]:
@@ -81,20 +93,12 @@ def langchains(trigger: int) -> Callable[[list[BaseMessage]], Any]:
 def deepagents(trigger: int) -> Callable[[list[BaseMessage]], Any]:
     from deepagents.backends import FilesystemBackend
     from deepagents.middleware.summarization import SummarizationMiddleware
-    from langchain.agents.middleware import ModelRequest, ModelResponse
-    from langgraph.runtime import Runtime
 
     model = ScriptedChatModel(replies=[SUMMARY])
     folder = tempfile.mkdtemp(prefix="roundcompact-bench-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     options: dict[str, Any] = {"trigger": ("tokens", trigger), "keep": ("messages", 2), "trim_tokens_to_summarize": None}
-    middleware = SummarizationMiddleware(model, backend=FilesystemBackend(root_dir=folder, virtual_mode=True), **options)
-
-    def call(messages: list[BaseMessage]) -> Any:
-        request = ModelRequest(model=model, messages=messages, state={"messages": messages}, runtime=Runtime(), tools=[])
-        return middleware.wrap_model_call(request, lambda _: ModelResponse(result=[AIMessage("ok")]))
-
-    return call
+    return called(SummarizationMiddleware(model, backend=FilesystemBackend(root_dir=folder, virtual_mode=True), **options), model)
 
 
 PACKAGES: dict[str, Callable[[int], Callable[[list[BaseMessage]], Any]]] = {"ours": ours, "langchain": langchains, "deepagents": deepagents}

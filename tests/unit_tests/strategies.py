@@ -25,6 +25,8 @@ from langchain_core.messages import (
     ToolMessageChunk,
 )
 
+from langgraph_roundcompact._memory_block import BlockData, checkpoint_messages, frame, recovered_message
+
 TEXTS = (
     "",
     "ok",
@@ -210,6 +212,48 @@ def _system(build: Build, step: Step) -> None:
     build.add(SystemMessage(step.text or "policy"))
 
 
+def _interim(build: Build, step: Step) -> None:
+    """A result that says by mark that the real one is still to come."""
+    call = build.call(step)
+    marks: tuple[dict[str, Any], ...] = (
+        {"additional_kwargs": {"interim": True}},
+        {"additional_kwargs": {"status": "awaiting_approval"}},
+        {"response_metadata": {"status": "Running"}},
+    )
+    build.add(build.ai(step, [call]), result(step, call["id"], **marks[step.b % 3]))
+
+
+def _poll(build: Build, step: Step) -> None:
+    call = build.call(step)
+    status = ("running", "done", "queued")[step.b % 3]
+    build.add(build.ai(step, [call]), ToolMessage(f'{{"status": "{status}", "job": {step.a}}}', tool_call_id=call["id"]))
+
+
+def _checkpoint(build: Build, step: Step) -> None:
+    """An earlier checkpoint of ours in one of its forms: as a user message, as call and result, with recovered context beside it or inside."""
+    build.calls += 1
+    state = "<recovered_context>\n<section name=\"todo\">\n- [ ] go on\n</section>\n</recovered_context>"
+    facts = [["path", [f"src/old{build.calls}.py", step.a]], ["error", [f"ValueError: old {build.calls}", step.b, 1, 2, 4]]]
+    data = BlockData(
+        replaced_ids=tuple(f"gone{build.calls}_{k}" for k in range(step.a)),
+        last_kept_id=f"m{step.b}" if step.a % 2 else None,
+        kept_messages=step.b % 3,
+        archive_ids=(f"rc-old{build.calls}",) if step.b == 5 else (),
+        ledger=facts if step.b % 2 else [],
+    )
+    ledger = f"Paths: src/old{build.calls}.py\nErrors:\nValueError: old {build.calls}" if data.ledger else ""
+    role = "tool" if step.a % 3 == 0 else "user"
+    text = frame(f"### 3. Completed Work\n{step.text[:200]}", ledger, data.archive_ids, state if step.a == 5 else "")
+    build.add(*checkpoint_messages(text, data, role=role, ids=(None, None)))
+    if role == "user" and step.a == 4:
+        build.add(recovered_message(state, None))
+
+
+def _pasted_block(build: Build, step: Step) -> None:
+    """A checkpoint's text without its marks: another process rebuilt the message."""
+    build.add(HumanMessage(frame(step.text[:300] or "earlier work", "Paths: src/pasted.py" if step.a % 2 else "")))
+
+
 def _chunks(build: Build, step: Step) -> None:
     call = build.call(step)
     piece = {"name": call["name"], "args": "{}", "id": call["id"], "index": 0, "type": "tool_call_chunk"}
@@ -261,6 +305,17 @@ def _foreign_within(build: Build, step: Step) -> None:
     build.add(build.ai(step, calls), result(step, calls[0]["id"]), HumanMessage(step.text or "steer"), result(step, calls[1]["id"]))
 
 
+def _system_within(build: Build, step: Step) -> None:
+    call = build.call(step)
+    build.add(build.ai(step, [call]), SystemMessage(step.text or "new policy"), result(step, call["id"]))
+
+
+def _notified_within(build: Build, step: Step) -> None:
+    call = build.call(step)
+    note = HumanMessage(step.text or "note", additional_kwargs={"lc_source": "background_task"})
+    build.add(build.ai(step, [call]), note, result(step, call["id"]))
+
+
 def _overlapping(build: Build, step: Step) -> None:
     one, two = build.call(step), build.call(step)
     build.add(build.ai(step, [one]), build.ai(step, [two]), result(step, one["id"]), result(step, two["id"]))
@@ -306,6 +361,10 @@ _VALID: dict[str, Callable[[Build, Step], None]] = {
     "system": _system,
     "chunks": _chunks,
     "human_chunk": _human_chunk,
+    "interim": _interim,
+    "poll": _poll,
+    "checkpoint": _checkpoint,
+    "pasted_block": _pasted_block,
 }
 _ODD: dict[str, Callable[[Build, Step], None]] = {
     "repeated_ids": _repeated_ids,
@@ -316,6 +375,8 @@ _ODD: dict[str, Callable[[Build, Step], None]] = {
     "orphan": _orphan,
     "doubled_result": _doubled_result,
     "foreign_within": _foreign_within,
+    "system_within": _system_within,
+    "notified_within": _notified_within,
     "overlapping": _overlapping,
     "server_open": _server_open,
     "compaction_item": _compaction_item,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import httpx
 import pytest
 from hypothesis import given
@@ -49,7 +47,7 @@ class Plain(Exception):
         (core.ModelNotFoundError("x"), "api_request_error"),
         (core.ModelRefusalError("x"), "api_request_error"),
         (TimeoutError(), "timeout"),
-        (asyncio.TimeoutError(), "timeout"),
+        (httpx.PoolTimeout("full"), "timeout"),
         (ConnectionError("reset"), "server_unstable"),
         (BrokenPipeError(), "server_unstable"),
         (httpx.ReadTimeout("slow"), "timeout"),
@@ -262,7 +260,10 @@ def test_broken_exceptions_are_read_all_the_same() -> None:
     ("text", "gap"),
     [
         ("maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens", OverflowGap(8192, 9000)),
-        ("maximum context length is 4097 tokens. However, you requested 5000 tokens (4000 in the messages, 1000 in the completion).", OverflowGap(3097, 4000)),
+        (
+            "maximum context length is 4097 tokens. However, you requested 5000 tokens (4000 in the messages, 1000 in the completion).",
+            OverflowGap(3097, 4000),
+        ),
         ("prompt is too long: 96000 tokens > 6000 maximum", OverflowGap(6000, 96000)),
         ("exceed context limit: 190000 + 20000 > 200000", OverflowGap(180000, 190000)),
         ("The input token count (1234) exceeds the maximum number of tokens allowed (1000).", OverflowGap(1000, 1234)),

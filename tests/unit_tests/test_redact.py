@@ -1,0 +1,228 @@
+"""The default redaction: credentials out, everything that names or places them stays."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from langgraph_roundcompact._redact import MARK, default_redact
+
+PEM_LINE = "MIIEpAIBAAKCAQEA0Z3VS5JJcds3xfn/ygWyF8PbnGy0AHMIIEpAIBAAKCAQEA0Z"
+"""No key: letters of the right kind and length."""
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        "sk-FAKE1234567890abcdefFAKE",
+        "sk-proj-FAKE_1234567890-abcdefFAKE",
+        "sk-ant-api03-FAKE1234567890abcdef-FAKE",
+        "sk_live_FAKE1234567890",
+        "whsec_FAKE1234567890abcd",
+        "ghp_FAKE567890123456789012345678901234",
+        "github_pat_11FAKE0000_abcdefghijklmnop",
+        "glpat-FAKE12345678901234",
+        "AKIAFAKE1234567890AB",
+        "AIzaFAKE12345678901234567890123456789ab",
+        "ya29.FAKE1234567890abcdefgh",
+        "xoxb-1234567890-FAKE",
+        "npm_FAKE56789012345678901234567890123456",
+        "pypi-AgEIFAKE1234567890abcdefgh",
+        "hf_FAKE12345678901234567890",
+        "gsk_FAKE12345678901234567890",
+        "SG.FAKE1234567890ab.FAKE1234567890ab",
+        "dapi0123456789abcdef0123456789abcdef",
+        "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl",
+        "123456789:AAFAKE12345678901234567890123456789",
+    ],
+)
+@pytest.mark.parametrize("place", ["{}", "use {} here", '"{}"', "x={}", "({}),", "\n{}\n", "curl https://host/?a={}&b=1"])
+def test_tokens_are_known_by_their_form_wherever_they_stand(token: str, place: str) -> None:
+    """Nothing of the token is left."""
+    shown = default_redact(place.format(token))
+    assert token not in shown
+    assert token[6:] not in shown
+    assert MARK in shown
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("OPENAI_API_KEY=abc", "OPENAI_API_KEY=[REDACTED]"),
+        ("AWS_SECRET_ACCESS_KEY=wJalrFAKEKEY", "AWS_SECRET_ACCESS_KEY=[REDACTED]"),
+        ('export DB_PASSWORD="p w;x" # db', 'export DB_PASSWORD="[REDACTED]" # db'),
+        ("DB_PASSWORD=p@ss;w&rd,x\nNEXT=1", "DB_PASSWORD=[REDACTED]\nNEXT=1"),
+        ("MYSQL_PWD=hunter2", "MYSQL_PWD=[REDACTED]"),
+        ('{"password": "hunter2", "n": 3}', '{"password": "[REDACTED]", "n": 3}'),
+        ('{"apiKey":"abc"}', '{"apiKey":"[REDACTED]"}'),
+        ("{'client_secret': 'abc'}", "{'client_secret': '[REDACTED]'}"),
+        ('{\\"password\\": \\"hunter2\\"}', '{\\"password\\": \\"[REDACTED]\\"}'),
+        ("db:\n  password: hunter2\n  port: 1", "db:\n  password: [REDACTED]\n  port: 1"),
+        ("password: 123456", "password: [REDACTED]"),
+        ("Server=x;User Id=a;Password=abc-d;Encrypt=1", "Server=x;User Id=a;Password=[REDACTED];Encrypt=1"),
+        ("AccountName=n;AccountKey=abcd+/==;EndpointSuffix=x", "AccountName=n;AccountKey=[REDACTED];EndpointSuffix=x"),
+        ("--password hunter2 --user bob", "--password [REDACTED] --user bob"),
+        ("tool --api-key=abc", "tool --api-key=[REDACTED]"),
+        ("<password>hunter2</password>", "<password>[REDACTED]</password>"),
+        ("**Password:** hunter2", "**Password:** [REDACTED]"),
+        ("IDENTIFIED BY 'hunter2'", "IDENTIFIED BY '[REDACTED]'"),
+        ("curl -u bob:hunter2 https://x", "curl -u bob:[REDACTED] https://x"),
+        ("Authorization: Bearer eyJhbGciOi.FAKE.sig", "Authorization: Bearer [REDACTED]"),
+        ("Authorization: Basic dXNlcjpwYXNz", "Authorization: Basic [REDACTED]"),
+        ("authorization: opaque", "authorization: [REDACTED]"),
+        ("-H 'X-Api-Key: abc123'", "-H 'X-Api-Key: [REDACTED]'"),
+        ("Cookie: session=abcdef; theme=dark", "Cookie: [REDACTED]"),
+        ("got Bearer abcdef0123456789", "got Bearer [REDACTED]"),
+        ("https://u:p4ss@db.internal/x", "https://u:[REDACTED]@db.internal/x"),
+        ("postgres://u:p@ss@host:5432/db", "postgres://u:[REDACTED]@host:5432/db"),
+        ("redis://:hunter2@host/0", "redis://:[REDACTED]@host/0"),
+        ("https://x.y/z?access_token=abcd1234&user=1", "https://x.y/z?access_token=[REDACTED]&user=1"),
+        ("https://x.y/z?sig=Ab%2B3&se=2", "https://x.y/z?sig=[REDACTED]&se=2"),
+        ("https://hooks.slack.com/services/T00000000/B00000000/FAKE", "https://hooks.slack.com/services/[REDACTED]"),
+    ],
+)
+def test_assignments_lose_the_value_and_keep_the_key(text: str, shown: str) -> None:
+    """Environment, JSON, YAML, connection strings, flags, headers, URLs: host, user and key name stay readable."""
+    assert default_redact(text) == shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "token count=123",
+        "max_tokens: 5",
+        "tokens=123, total_tokens: 15",
+        "def f(password: str, token: str | None = None, secret: SecretStr) -> None:",
+        "self.password = password",
+        "password = getpass()",
+        "token = tokens[0]",
+        "login(password=user_password, api_key=config.api_key)",
+        "token=None password=None secret: true",
+        "Password: must contain a digit",
+        "The secret is out. The token: the next one",
+        "secretary: Bob, tokenizer: cl100k_base, tokenizer=gpt2",
+        "token_limit: 3000 secret_name: foo password_file=/run/secrets/db",
+        'eos_token: "<|im_end|>" pad_token: "[PAD]"',
+        "Bearer token; Basic authentication; bearer authentication",
+        "Authorization header missing",
+        '"Authorization: Bearer $TOKEN"',
+        'password=$PASS password=${DB_PASSWORD} token: <token> api_key: "***"',
+        "tests/test_token.py::test_secret PASSED\ntest_password: PASSED",
+        "PWD=/root OLDPWD=/home",
+        "https://host:8080/path@v1 http://localhost:3000/a?b=c",
+        'if password == "x": pass',
+        "sort -u a:b",
+        "commit 3b18e512dba79e4c8300dd08aeb37f8e728b8dad",
+        "id 123e4567-e89b-12d3-a456-426614174000",
+        "integrity sha512-z4PhNX7vuL3xVChQ1m2AB9Yg5AULVxXcg/SpIdNs6c5H0NE8XYXysP+DGNKHfuwvY7kxvUdBeoGlODJ6+SfaPg==",
+        "sk-loading-spinner-large task-1234567890123456",
+        "/usr/lib/python3/site-packages/secrets/token_bytes.py",
+        "key: value",
+    ],
+)
+def test_what_is_no_secret_stays(text: str) -> None:
+    """Hashes, ids, paths, code, counts, placeholders, test names and prose about secrets."""
+    assert default_redact(text) == text
+
+
+@pytest.mark.parametrize("name", ["PRIVATE KEY", "RSA PRIVATE KEY", "OPENSSH PRIVATE KEY", "PGP PRIVATE KEY BLOCK"])
+@pytest.mark.parametrize("line_break", ["\n", "\r\n", "\\n"])
+def test_private_keys_go_also_when_cut_off(name: str, line_break: str) -> None:
+    """Whole, without the end, and without the beginning; the text around stays."""
+    begin, end = f"-----BEGIN {name}-----", f"-----END {name}-----"
+    body = line_break.join([PEM_LINE, PEM_LINE, "abcd=="])
+    for block in (
+        line_break.join([begin, body, end]),
+        line_break.join([begin, PEM_LINE, PEM_LINE]),
+        line_break.join([body, end]),
+    ):
+        shown = default_redact(f"before{line_break}{block}{line_break}after it all")
+        assert PEM_LINE[:24] not in shown
+        assert MARK in shown
+        assert "before" in shown
+        assert "after it all" in shown
+
+
+def test_certificates_and_public_keys_stay() -> None:
+    """Only what is private goes."""
+    text = f"-----BEGIN CERTIFICATE-----\n{PEM_LINE}\n-----END CERTIFICATE-----"
+    assert default_redact(text) == text
+
+
+PIECES = [
+    "password",
+    "token",
+    "API_KEY",
+    "secret_",
+    "Authorization",
+    "Bearer ",
+    "Basic ",
+    "cookie: a=",
+    "://",
+    "user:",
+    "@host",
+    "=",
+    ": ",
+    '"',
+    "'",
+    "\\",
+    "\n",
+    " ",
+    "sk-FAKE1234567890abcdef",
+    "hunter2",
+    "eyJhbGciOiJI.eyJzdWIi.sig",
+    "-----BEGIN PRIVATE KEY-----\n",
+    "-----END PRIVATE KEY-----",
+    PEM_LINE + "\n",
+    "--",
+    "curl -u ",
+    "[REDACTED]",
+    "]",
+    "<",
+    ">",
+    "&",
+    ";",
+    "?key=",
+]
+
+
+@given(st.lists(st.sampled_from(PIECES) | st.text(max_size=4), max_size=12).map("".join))
+def test_redacting_again_changes_nothing(text: str) -> None:
+    """Redaction runs on what is sent, stored and shown, so often on its own result."""
+    once = default_redact(text)
+    assert default_redact(once) == once
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        "sk-",
+        "eyJ",
+        "token=",
+        "token: ",
+        'password="',
+        "-----BEGIN PRIVATE KEY-----\n",
+        "-----END PRIVATE KEY-----\n",
+        "://a:",
+        "Bearer ",
+        "authorization:",
+        "cookie: a=b;",
+        "curl -u a:",
+        "password '",
+        "?key=&",
+        "x",
+        "-",
+        " ",
+        "QUJDx9/+",
+        '{"path": "src/app.py", "text": "return x"},\n',
+    ],
+)
+def test_time_grows_with_the_text_only(unit: str) -> None:
+    """A megabyte of the worst texts for each pattern; a quadratic one would need minutes."""
+    text = unit * (1_000_000 // len(unit))
+    started = time.process_time()
+    default_redact(text)
+    assert time.process_time() - started < 15
