@@ -71,16 +71,16 @@ def read_call(call: Call, clean: Callable[[str], str]) -> Reading:
         call: The call.
         clean: Runs over each text that is taken from it.
     """
-    text = clean(_flat(call.args))
+    text, name = clean(_flat(call.args)), _one_line(clean(call.name))
     if not isinstance(call.args, Mapping):
-        return Reading(text, command=_one_line(f"{call.name} {text}"), weight=4)
+        return Reading(text, command=_one_line(f"{name} {text}"), weight=4)
     args = {str(key): value for key, value in call.args.items()}
     todo = tuple(_todo(args, clean))
     if todo:
         return Reading(text, todo=todo)
-    if _asks(call.name, args):
-        return Reading(text, command=_any_call(call.name, args, clean), weight=3, asks=True)
-    return _work(call.name, args, text, clean)
+    if _asks(name, args):
+        return Reading(text, command=_any_call(name, args, clean), weight=3, asks=True)
+    return _work(name, args, text, clean)
 
 
 def _work(name: str, args: Mapping[str, Any], text: str, clean: Callable[[str], str]) -> Reading:
@@ -153,7 +153,7 @@ def _todo(args: Mapping[str, Any], clean: Callable[[str], str]) -> Iterator[tupl
             for item in value[:_MOST_ITEMS]:
                 status = item["status"] if isinstance(item["status"], str) else ""
                 text = next((part for key, part in item.items() if isinstance(part, str) and part and key not in _NOT_THE_ITEM), "")
-                yield (3 if _DONE.search(status) else 10), status[:20], clean(_one_line(text))
+                yield (3 if _DONE.search(status) else 10), _one_line(clean(status))[:20], clean(_one_line(text))
             return
 
 

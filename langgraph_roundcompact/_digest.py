@@ -144,5 +144,6 @@ def digest_text(facts: Sequence[Fact], frame: DigestFrame) -> str:
 
 
 def _section(number: int, name: str, body: dict[int, str], *, headings: bool) -> str:
-    lead = f"{_LEADS[number]}\n" if number in _LEADS and number in body and headings else ""
+    # Who said it is never left to guess; what the arrow means is, when room is short.
+    lead = f"{_LEADS[number]}\n" if number in _LEADS and number in body and (headings or number == 2) else ""
     return f"### {number}. {name}\n{lead}{body.get(number, _EMPTY[number])}"

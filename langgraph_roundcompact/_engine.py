@@ -239,7 +239,11 @@ def _checkpoint(round_: Round, *, use_model: bool) -> Flow[CompactionResult]:
         return _result(round_.job.messages, round_.job.messages, "no_benefit", "not_smaller", sizes.window)  # known before anything is paid for
     answer = yield from _narrate(round_, use_model=use_model)
     more: dict[str, Any] = {"attempts": answer.attempts, "usage": answer.usage}
-    if answer.text is None and not _may_digest(round_, answer):
+    may_digest = _may_digest(round_, answer)
+    if answer.text is None and answer.attempts:
+        end = "rules make the checkpoint" if may_digest else "the window stays as it was"
+        log.warning("no summary could be had (%s, %d requests): %s", answer.reason, len(answer.attempts), end)
+    if answer.text is None and not may_digest:
         return _result(round_.job.messages, round_.job.messages, "failed", answer.reason, sizes.window, **more)
     if answer.text is not None and answer.groups_covered < len(round_.cut.groups):
         # What the request did not contain is not removed.

@@ -24,8 +24,8 @@ from langgraph_roundcompact._terms import terms_in
 
 MAX_LINES = MAX_TERMS = 8000
 """Lines and terms of one extraction; the least telling beyond that are no facts."""
-_SCAN = 400_000
-"""Characters of one text that are looked at, head and tail; what lies between is payload."""
+_SCAN_ALL = 1_200_000
+"""Characters of a round that are looked at: about half a second of work. Where a round has more, its longest texts are looked at by head and tail."""
 _LEADING_LINKS = 2
 _ANSI = re.compile(r"\x1b\[[0-9;?]{0,12}[A-Za-z]")
 _QUOTED = re.compile(r"`([^`\x00-\x1f\x7f-\x9f\u2028\u2029]{2,60})`")
@@ -40,7 +40,7 @@ def extract_facts(messages: Sequence[BaseMessage], *, request: str = "", later: 
         later: Text of the work that stays (the protected tail). What it names is needed.
         redact: Runs over each text before anything is taken from it.
     """
-    out = _Collector(redact)
+    out = _Collector(redact, scan=fair_share([len(text_of(message)) for message in messages], _SCAN_ALL))
     results = results_of(messages)
     readings: dict[tuple[int, int], Reading] = {}
     for step, message in enumerate(messages):
@@ -54,6 +54,18 @@ def extract_facts(messages: Sequence[BaseMessage], *, request: str = "", later: 
             _result(out, message, readings.get(owner) if owner else None)
     out.say_last()
     return tuple(under_root(out.facts(request, later)))
+
+
+def fair_share(lengths: Sequence[int], total: int) -> int:
+    """The limit under which the lengths together stay within a total: short ones whole, long ones cut alike."""
+    left = total
+    ordered = sorted(lengths)
+    for i, length in enumerate(ordered):
+        share = left // (len(ordered) - i)
+        if length > share:
+            return share
+        left -= length
+    return total
 
 
 def _assistant(out: _Collector, message: AIMessage) -> list[Reading]:
@@ -106,6 +118,8 @@ class _Collector:
     """Facts as they come up, message by message."""
 
     redact: Callable[[str], str]
+    scan: int
+    """Characters of one text that are looked at."""
     terms: dict[str, _Term] = field(default_factory=dict)
     lines: dict[tuple[str, str], Fact] = field(default_factory=dict)
     last_said: str = ""
@@ -123,8 +137,8 @@ class _Collector:
     def clean(self, text: str) -> str:
         """Redacted text, bounded, storable, without terminal codes."""
         text = storable(self.redact(text))
-        if len(text) > _SCAN:
-            text = text[: _SCAN * 3 // 4] + "\n" + text[-_SCAN // 4 :]
+        if len(text) > self.scan:
+            text = text[: self.scan * 3 // 4] + "\n" + text[-self.scan // 4 :]
         return _ANSI.sub("", text) if "\x1b" in text else text
 
     def line(self, kind: str, text: str, weight: int, note: str = "") -> None:
@@ -178,8 +192,8 @@ class _Collector:
 
     def facts(self, request: str, later: str) -> list[Fact]:
         """All facts, the least telling ones cut where there are too many."""
-        wanted = {term for _, term in terms_in(request[:_SCAN])}
-        needed = {term for _, term in terms_in(later[:_SCAN])}
+        wanted = {term for _, term in terms_in(request[:_SCAN_ALL])}
+        needed = {term for _, term in terms_in(later[:_SCAN_ALL])}
         terms = [
             Fact(term.kind, text, term.order, term.said, term.seen, WANTED * (text in wanted) + NEEDED * (text in needed) + LEADING * term.leading)
             for text, term in self.terms.items()

@@ -132,7 +132,10 @@ def telling_lines(text: str, *, failed: bool) -> list[tuple[str, int, str]]:
 def _line_weight(line: str, index: int, count: int, *, code: bool, failed: bool, short: bool) -> tuple[int, str]:
     head = line.strip()[:300]
     edge = 1 if index == 0 else 2 if index == count - 1 else 0
-    error = _HARD_ERROR.search(head) if code and _CODEY.search(head) else _ERROR.search(head.lower())
+    place = _PLACE_LINE.match(head)
+    # In source code, and in lines of it that a search found, the word `error` is a name.
+    source = (code or place) and _CODEY.search(head)
+    error = _HARD_ERROR.search(head) if source else _ERROR.search(head.lower())
     weight = edge + (4 if short else 0) + (2 if count < 3 else 0)
     if error:
         weight += 3 + (2 if failed else 0)
@@ -141,7 +144,7 @@ def _line_weight(line: str, index: int, count: int, *, code: bool, failed: bool,
         return (weight if short or error else int(_DEFINITION.search(head) is not None)), kind
     if _COUNT.search(head):
         weight += 3
-    if _PLACE_LINE.match(head):
+    if place:
         weight += 1 + (count < 40)
         if _DEFINITION.search(head):
             weight += 1

@@ -252,8 +252,13 @@ def current_thread_id() -> str | None:
 
 
 def _call_config() -> RunnableConfig:
-    """Inherits callbacks and tracing from the run around us; the tag keeps the tokens out of the user's stream."""
-    return {"run_name": "round_compaction_summary", "tags": [NOSTREAM], "metadata": {"lc_source": SOURCE}}
+    """Inherits callbacks, tags and metadata from the run around us; the tag keeps the tokens out of the user's stream."""
+    around = ensure_config()
+    return {
+        "run_name": "round_compaction_summary",
+        "tags": [*around.get("tags", ()), NOSTREAM],
+        "metadata": {**around.get("metadata", {}), "lc_source": SOURCE},
+    }
 
 
 def _with_timeout(model: Runnable[Any, Any], seconds: float) -> Runnable[Any, Any]:

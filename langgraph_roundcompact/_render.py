@@ -7,7 +7,7 @@
     src/app.py:10: TIMEOUT = 5
 
 Every entry begins with a head in `[§…]`. Content can hold neither that sign nor the tags the transcript stands between (`FRAME_TAGS`): where it
-does, the sign is pulled apart and the tag's first character becomes an entity; everything else, HTML included, stays as it is. The number in the
+does, the first character becomes an entity; everything else, HTML included, stays as it is. The number in the
 head is the message's place in the transcript, so that a call and its result are linked even where ids repeat or are empty.
 
 Order matters: texts are redacted first, then payloads are replaced, then frames are escaped, and only then anything is shortened; half a secret
@@ -54,7 +54,7 @@ _FRAME = re.compile(rf"<(?={_GAP}[/\\]?{_GAP}(?:{'|'.join(FRAME_TAGS)})(?![\w-])
 def escaped(text: str) -> str:
     """`text` as it may stand inside the request: what reads as one of its tags or entry heads no longer does."""
     text = storable(text)
-    return _FRAME.sub(lambda found: "&lt;" if found[0] == "<" else "[ ", text) if "§" in text or "<" in text else text
+    return _FRAME.sub(lambda found: "&lt;" if found[0] == "<" else "&#91;", text) if "§" in text or "<" in text else text
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,6 @@ from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
 from langchain_core.messages import BaseMessage
-from pydantic import BaseModel
 
 from langgraph_roundcompact._content import CALL_TYPES, REASONING_TYPES, block_text, block_type, blocks_of
 from langgraph_roundcompact._media import media_kind
@@ -90,8 +89,8 @@ def plain(value: Any, *, hidden: frozenset[str] = frozenset(), depth: int = 0) -
 
 
 def _plain_container(value: Any, hidden: frozenset[str], depth: int) -> Any:
-    if isinstance(value, BaseModel):
-        value = value.model_dump()
+    if not isinstance(value, type) and callable(dump := getattr(value, "model_dump", None)):
+        value = dump()
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
         value = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):

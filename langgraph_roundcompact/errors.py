@@ -201,7 +201,7 @@ def _firm_kind(facts: _Facts) -> ErrorKind | None:
         return kind
     if by_code == "context_overflow" or _says_too_long(facts.text, throttled=kind == "rate_limit"):
         return "context_overflow"
-    if by_code == "authentication" or (_CANNOT_PAY.search(facts.text) and "resource_exhausted" not in facts.codes):
+    if by_code == "authentication" or _says_cannot_pay(facts.text):
         return "authentication"
     return kind
 
@@ -270,12 +270,11 @@ _CANNOT_PAY: Final = _phrases(
     "api key (?:not valid|expired)",
     "api_key_invalid",
 )
+_THROTTLED: Final = _phrases(
+    "rate[ _-]?limit(?:ed|s|ing)?(?:_error|_exceeded)?", "too many requests", "throttl(?:ed|ing)", "resource(?:_| has been )exhausted"
+)
 _WORDS: Final[tuple[tuple[ErrorKind, re.Pattern[str]], ...]] = (
-    ("authentication", _CANNOT_PAY),
-    (
-        "rate_limit",
-        _phrases("rate[ _-]?limit(?:ed|s|ing)?(?:_error|_exceeded)?", "too many requests", "throttl(?:ed|ing)", "resource_?(?: has been )?exhausted"),
-    ),
+    ("rate_limit", _THROTTLED),
     (
         "authentication",
         _phrases(
@@ -315,7 +314,14 @@ def _says_too_long(text: str, *, throttled: bool) -> bool:
     return _TOO_LONG.search(text) is not None or (not throttled and _TOO_LONG_UNLESS_THROTTLED.search(text) is not None)
 
 
+def _says_cannot_pay(text: str) -> bool:
+    """Whether the text says that the account cannot pay or its key is void. Gemini words its limits per minute like a spent quota."""
+    return _CANNOT_PAY.search(text) is not None and not ("resource_exhausted" in text or "retrydelay" in text)
+
+
 def _kind_by_words(text: str) -> ErrorKind:
-    if _says_too_long(text, throttled=_WORDS[1][1].search(text) is not None):
+    if _says_too_long(text, throttled=_THROTTLED.search(text) is not None):
         return "context_overflow"
+    if _says_cannot_pay(text):
+        return "authentication"
     return next((kind for kind, pattern in _WORDS if pattern.search(text)), "unknown")

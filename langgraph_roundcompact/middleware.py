@@ -15,7 +15,6 @@ from langgraph.types import Command
 
 from langgraph_roundcompact._content import REASONING_TYPES, block_type
 from langgraph_roundcompact._spans import find_round, find_stale_before, is_real_user
-from langgraph_roundcompact._state import read_key
 from langgraph_roundcompact._window import unwrap
 from langgraph_roundcompact.compactor import Door, RoundCompactor
 from langgraph_roundcompact.errors import classify
@@ -58,13 +57,13 @@ class RoundCompactMiddleware(AgentMiddleware[Any, Any, Any]):
         """Compact, call the model, and on its context overflow compact and call once more."""
         if _is_foreign(request):
             return handler(request)
-        result = self._compactor.compact(_view(request), **self._given(request))
+        result = self._compactor.compact(self._view(request), **self._given(request))
         try:
             response = handler(_compacted(request, result))
         except Exception as exc:
             if classify(exc) != "context_overflow":
                 raise
-            last, result = result, self._compactor.compact(_view(request), **self._given(request, last_resort=True))
+            last, result = result, self._compactor.compact(self._view(request), **self._given(request, last_resort=True))
             if result.messages == last.messages:  # the same request would fail the same way
                 raise
             response = handler(_compacted(request, result))
@@ -76,17 +75,29 @@ class RoundCompactMiddleware(AgentMiddleware[Any, Any, Any]):
         """Same as `wrap_model_call`, awaited."""
         if _is_foreign(request):
             return await handler(request)
-        result = await self._compactor.acompact(_view(request), **self._given(request))
+        result = await self._compactor.acompact(self._view(request), **self._given(request))
         try:
             response = await handler(_compacted(request, result))
         except Exception as exc:
             if classify(exc) != "context_overflow":
                 raise
-            last, result = result, await self._compactor.acompact(_view(request), **self._given(request, last_resort=True))
+            last, result = result, await self._compactor.acompact(self._view(request), **self._given(request, last_resort=True))
             if result.messages == last.messages:  # the same request would fail the same way
                 raise
             response = await handler(_compacted(request, result))
         return self._answered(request, result, response)
+
+    def _view(self, request: ModelRequest[Any]) -> dict[str, Any]:
+        """The agent's state with the messages that this request really holds.
+
+        What other middleware put into the request alone goes without its id, which is none of the state's: then it stays where it is, and no
+        checkpoint takes an id under which it could not be written.
+        """
+        messages: list[Any] = request.messages
+        if self._persist and not _is_of_state(request):
+            held = _held_ids(request)
+            messages = [m if not m.id or m.id in held else m.model_copy(update={"id": None}) for m in messages]
+        return {**_state(request), "messages": messages}
 
     def _given(self, request: ModelRequest[Any], *, last_resort: bool = False) -> dict[str, Any]:
         return {
@@ -105,20 +116,30 @@ class RoundCompactMiddleware(AgentMiddleware[Any, Any, Any]):
         return response if update is None else ExtendedModelResponse(model_response=response, command=Command(update={"messages": update}))
 
 
-def _view(request: ModelRequest[Any]) -> dict[str, Any]:
-    """The agent's state with the messages that this request really holds."""
-    state = request.state if isinstance(request.state, dict) else {}
-    return {**state, "messages": request.messages}
+def _state(request: ModelRequest[Any]) -> dict[str, Any]:
+    state: Any = request.state
+    return state if isinstance(state, dict) else {}
+
+
+def _held_ids(request: ModelRequest[Any]) -> set[str]:
+    """The ids of the messages in state now."""
+    return {message.id for message in _state(request).get("messages") or [] if isinstance(message, BaseMessage) and message.id}
+
+
+def _is_of_state(request: ModelRequest[Any]) -> bool:
+    """Whether the request holds the state's own messages: the usual case, found at C speed, because this runs before every model call."""
+    held = _state(request).get("messages") or []
+    return request.messages is held or (len(request.messages) == len(held) and all(map(is_, request.messages, held)))
 
 
 def _is_foreign(request: ModelRequest[Any]) -> bool:
     """Whether another summarisation already made this request from the state, so that indices and ids are no longer ours to judge."""
-    state = request.state if isinstance(request.state, dict) else {}
-    if read_key(state, "_summarization_event") is not None:
+    state = _state(request)
+    if state.get("_summarization_event") is not None:
         return True
+    if _is_of_state(request):
+        return False
     held = state.get("messages") or []
-    if request.messages is held or (len(request.messages) == len(held) and all(map(is_, request.messages, held))):
-        return False  # the usual case, at C speed: this runs before every model call
     start = find_round(held) if all(isinstance(message, BaseMessage) for message in held[-1:]) else 0
     asked = held[start - 1] if start and is_real_user(held[start - 1]) else None
     return asked is not None and not any(message is asked or (asked.id and message.id == asked.id) for message in reversed(request.messages))
@@ -158,12 +179,8 @@ def _unbound(message: AIMessage, *, chained: bool, signed: bool) -> AIMessage:
 
 
 def _state_update(request: ModelRequest[Any], result: CompactionResult) -> list[BaseMessage] | None:
-    """The update, if all it touches is in the state now; otherwise this step changes the request only.
-
-    Other middleware may add messages to the request that the state does not have: writing under their ids would append.
-    """
-    state = request.state if isinstance(request.state, dict) else {}
-    held = {message.id for message in state.get("messages") or [] if isinstance(message, BaseMessage) and message.id}
+    """The update, if all it writes is in the state now: under another id it would append. Otherwise this step changes the request only."""
+    held = _held_ids(request)
     update: list[BaseMessage] = result.update["messages"]
     if any(message.id not in held for message in update if not isinstance(message, RemoveMessage)):
         return None

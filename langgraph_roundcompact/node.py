@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+import operator
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import BaseMessage, RemoveMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langgraph.channels.binop import BinaryOperatorAggregate
 from langgraph.channels.last_value import LastValue
+from langgraph.errors import EmptyChannelError
 from langgraph.graph import StateGraph
-from langgraph.types import Command, Overwrite
+from langgraph.types import Command, Overwrite, Send
 from pydantic import BaseModel
 
-from langgraph_roundcompact._splice import Channel
-from langgraph_roundcompact._state import with_messages
+from langgraph_roundcompact._splice import REMOVE_ALL_MESSAGES, Channel
+from langgraph_roundcompact._state import read_key, read_messages, with_messages
 from langgraph_roundcompact.compactor import Door, RoundCompactor
 from langgraph_roundcompact.errors import ConfigurationError
 from langgraph_roundcompact.events import CompactionResult
@@ -29,7 +31,7 @@ class RoundCompactNode(RunnableLambda[Any, dict[str, Any]]):
         compactor: What compacts.
         messages_key: The state's key for messages.
         output_messages_key: Write the list there and leave the state's messages alone; `"llm_input_messages"` makes this a `pre_model_hook`.
-            The key is then written at every step, changed or not.
+            The key is then written at every step, changed or not. The same key as `messages_key` is as good as none.
         channel: Kind of the messages channel, for where the node cannot see it: `"append"` for `operator.add`, `"replace"` for a plain list.
             Inside a graph the channel itself is asked, and this counts only if its reducer is not known.
         system_message: The agent's system prompt, when it is not in the state.
@@ -51,14 +53,17 @@ class RoundCompactNode(RunnableLambda[Any, dict[str, Any]]):
         if channel not in ("add_messages", "append", "replace"):
             msg = f"channel={channel!r} is unknown: use 'add_messages', 'append' or 'replace'"
             raise ConfigurationError(msg)
-        door = Door(messages_key=messages_key, channel=channel, writes_state=output_messages_key is None)
+        output_key = output_messages_key if output_messages_key != messages_key else None
+        door = Door(messages_key=messages_key, channel=channel, writes_state=output_key is None)
         given = {"system_message": system_message, "tools": tools, "agent_model": agent_model}
 
         def compact_round(state: Any, config: RunnableConfig) -> dict[str, Any]:
-            return _update(compactor.compact(state, **given, door=_fitting(door, config)), output_messages_key)
+            state, fitted = _with_key(state, messages_key, config), _fitting(door, config)
+            return _update(compactor.compact(state, **given, door=fitted), state, fitted, output_key, config)
 
         async def acompact_round(state: Any, config: RunnableConfig) -> dict[str, Any]:
-            return _update(await compactor.acompact(state, **given, door=_fitting(door, config)), output_messages_key)
+            state, fitted = _with_key(state, messages_key, config), _fitting(door, config)
+            return _update(await compactor.acompact(state, **given, door=fitted), state, fitted, output_key, config)
 
         super().__init__(compact_round, afunc=acompact_round, name="round_compact")
 
@@ -66,10 +71,28 @@ class RoundCompactNode(RunnableLambda[Any, dict[str, Any]]):
         return f"RoundCompactNode({self.name!r})"
 
 
+def _update(result: CompactionResult, state: Any, door: Door, output_key: str | None, config: RunnableConfig) -> dict[str, Any]:
+    if output_key is None:
+        return result.update if _is_for_state(result, state, door, config) else {}
+    kind = _kind(_live_channel(config, output_key))
+    if kind == "add_messages":  # the key holds the list of the last step: that one goes, whole
+        return {output_key: [RemoveMessage(id=REMOVE_ALL_MESSAGES), *(message.model_copy() for message in result.messages)]}
+    return {output_key: Overwrite(result.messages) if kind == "append" else result.messages}
+
+
+# --- the graph around ------------------------------------------------------------------------------------------------------------------
+
+
 def _fitting(door: Door, config: RunnableConfig) -> Door:
     """The door for the channel that the update will meet: the wrong kind would leave `RemoveMessage` objects in the state."""
     kind = _kind(_live_channel(config, door.messages_key)) if door.writes_state else None
     return door if kind is None else dataclasses.replace(door, channel=kind)
+
+
+def _with_key(state: Any, key: str, config: RunnableConfig) -> Any:
+    """The state; where the graph has the key but nothing was written to it yet, with an empty list under it."""
+    unwritten = isinstance(state, Mapping) and key not in state and _live_channel(config, key) is not None
+    return {**state, key: []} if unwritten else state
 
 
 def _live_channel(config: RunnableConfig, key: str) -> Any:
@@ -83,8 +106,29 @@ def _live_channel(config: RunnableConfig, key: str) -> Any:
     return channels.get(key) if isinstance(channels, Mapping) else None
 
 
-def _update(result: CompactionResult, output_messages_key: str | None) -> dict[str, Any]:
-    return result.update if output_messages_key is None else {output_messages_key: result.messages}
+def _is_for_state(result: CompactionResult, state: Any, door: Door, config: RunnableConfig) -> bool:
+    """Whether there is an update that may be written. `Send` can hand a node a list that is not the state's.
+
+    By id, all that the update touches must be in the state, or it would append, or raise. A whole list may only take the place of the list
+    that it was made from.
+    """
+    channel = _live_channel(config, door.messages_key)
+    if channel is None or not result.changed:
+        return result.changed
+    try:
+        value = channel.get()
+    except EmptyChannelError:
+        value = []
+    held = value if isinstance(value, list) else [value]
+    if door.channel == "add_messages":
+        touched = {message.id for message in result.update[door.messages_key]}
+        if REMOVE_ALL_MESSAGES not in touched:
+            return touched <= {message.id for message in held if isinstance(message, BaseMessage)}
+    given = read_messages(state, door.messages_key)
+    return len(given) == len(held) and all(a is b or a == b for a, b in zip(given, held, strict=True))
+
+
+# --- in front of a model node ----------------------------------------------------------------------------------------------------------
 
 
 def add_round_compaction(
@@ -111,15 +155,25 @@ def add_round_compaction(
         agent_model: Tells the capacity when the agent's model is not the summariser.
 
     Raises:
-        ConfigurationError: no such node or key, the builder is compiled already, or the channel works in a way that is not known.
+        ConfigurationError: no such node, or it is wrapped already; no such key, in the graph or in the node's input; the builder is compiled
+            already (what is compiled would not change), or the channel works in a way that is not known.
     """
+    if not isinstance(builder, StateGraph) or builder.compiled:
+        msg = "add_round_compaction changes a StateGraph before it is compiled: call it on the builder, then builder.compile()"
+        raise ConfigurationError(msg)
     spec = builder.nodes.get(before)
     if spec is None:
         msg = f"before={before!r} is not a node of this graph (it has: {', '.join(builder.nodes) or 'none'}): add the node first"
         raise ConfigurationError(msg)
+    if isinstance(spec.runnable, _CompactedNode):
+        msg = f"before={before!r} has round compaction already: call add_round_compaction once for each model node"
+        raise ConfigurationError(msg)
     door = Door(messages_key=messages_key, channel=channel_kind(builder, messages_key))
-    given = {"system_message": system_message, "tools": tools, "agent_model": agent_model, "door": door}
-    wrapped = _compacting(cast("Runnable[Any, Any]", spec.runnable), compactor, before, given)
+    if messages_key not in builder.schemas.get(spec.input_schema, builder.channels):
+        msg = f"the node {before!r} is not given {messages_key!r}: add it to the node's input_schema"
+        raise ConfigurationError(msg)
+    given = {"system_message": system_message, "tools": tools, "agent_model": agent_model}
+    wrapped = _CompactedNode(cast("Runnable[Any, Any]", spec.runnable), compactor, door, given, builder.channels)
     builder.nodes[before] = dataclasses.replace(spec, runnable=wrapped)
 
 
@@ -136,9 +190,11 @@ def channel_kind(builder: StateGraph[Any, Any, Any, Any], messages_key: str) -> 
     kind = _kind(channel)
     if kind is not None:
         return kind
+    reducer = _reducer(channel)
+    works = type(channel).__name__ if reducer is None else f"reducer {_name(reducer)!r}"
     msg = (
-        f"the reducer {_name(_reducer(channel))!r} of {messages_key!r} is not known, so the right kind of update is not either: use add_messages or "
-        "round_compact_messages, or add a RoundCompactNode(channel=...) of your own"
+        f"how the {works} of {messages_key!r} takes a compaction is not known: use add_messages or round_compact_messages; or, if the reducer "
+        "replaces and removes by id like these, set its attribute works_by_id = True; or add a RoundCompactNode(channel=...) of your own"
     )
     raise ConfigurationError(msg)
 
@@ -148,88 +204,136 @@ def _kind(channel: Any) -> Channel | None:
     if isinstance(channel, LastValue):
         return "replace"
     reducer = _reducer(channel)
-    name = _name(reducer).removesuffix("_with_round_compaction")  # of `compacting_reducer`: it takes what its base takes
-    if name in _BY_ID or getattr(reducer, "works_by_id", False):
+    if reducer in _APPENDING:
+        return "append"
+    if getattr(reducer, "works_by_id", False):
         return "add_messages"
-    return "append" if name in ("add", "concat", "iadd", "iconcat") else None
+    if str(getattr(reducer, "__module__", "")).partition(".")[0] not in ("langgraph", "langgraph_roundcompact"):
+        return None  # somebody else's function, whatever its name
+    name = _name(reducer).removesuffix("_with_round_compaction")  # of `compacting_reducer`: it takes what its base takes
+    if name in _BY_ID:
+        return "add_messages"
+    return "append" if name in {function.__name__ for function in _APPENDING} else None
 
 
 def _reducer(channel: Any) -> Any:
-    return channel.operator if isinstance(channel, BinaryOperatorAggregate) else getattr(channel, "reducer", None)
+    reducer = channel.operator if isinstance(channel, BinaryOperatorAggregate) else getattr(channel, "reducer", None)
+    while isinstance(reducer, functools.partial):  # `add_messages(format=...)`
+        reducer = reducer.func
+    return reducer
 
 
 def _name(reducer: Any) -> str:
     return str(getattr(reducer, "__name__", type(reducer).__name__))
 
 
+_APPENDING = (operator.add, operator.concat, operator.iadd, operator.iconcat)
 _BY_ID = frozenset({"add_messages", "_add_messages", "_messages_delta_reducer", "round_compact_messages", "round_compact_messages_delta"})
 
 
-def _compacting(inner: Runnable[Any, Any], compactor: RoundCompactor, name: str, given: Mapping[str, Any]) -> Runnable[Any, Any]:
-    door: Door = given["door"]
+class _CompactedNode(RunnableLambda[Any, Any]):
+    """A node with compaction in front of it."""
 
-    def call_compacted(state: Any, config: RunnableConfig) -> Any:
-        result = compactor.compact(state, **given)
-        return _combined(result, inner.invoke(_seen(state, result, door), config), door)
+    def __init__(self, inner: Runnable[Any, Any], compactor: RoundCompactor, door: Door, given: Mapping[str, Any], keys: Mapping[str, Any]) -> None:
+        key = door.messages_key
 
-    async def acall_compacted(state: Any, config: RunnableConfig) -> Any:
-        result = await compactor.acompact(state, **given)
-        return _combined(result, await inner.ainvoke(_seen(state, result, door), config), door)
+        def call_compacted(state: Any, config: RunnableConfig) -> Any:
+            if not _has_messages(state, key):
+                return inner.invoke(state, config)
+            result = compactor.compact(state, **given, door=door)
+            output = inner.invoke(_seen(state, result, key), config)
+            return _combined(result.update[key], output, door, keys) if _is_for_state(result, state, door, config) else output
 
-    return RunnableLambda(call_compacted, afunc=acall_compacted, name=name)
+        async def acall_compacted(state: Any, config: RunnableConfig) -> Any:
+            if not _has_messages(state, key):
+                return await inner.ainvoke(state, config)
+            result = await compactor.acompact(state, **given, door=door)
+            output = await inner.ainvoke(_seen(state, result, key), config)
+            return _combined(result.update[key], output, door, keys) if _is_for_state(result, state, door, config) else output
+
+        # Not the node's own name: streams tell a node's run by it, and there would be two.
+        super().__init__(call_compacted, afunc=acall_compacted, name="round_compact")
+        # LangGraph keys its node cache by these, and the function they name is the node's.
+        function = getattr(inner, "func", None) or getattr(inner, "afunc", None) or inner
+        self.__module__ = str(getattr(function, "__module__", __name__))
+        self.__qualname__ = f"{getattr(function, '__qualname__', type(inner).__qualname__)}.round_compact"
 
 
-def _seen(state: Any, result: CompactionResult, door: Door) -> Any:
-    return with_messages(state, door.messages_key, result.messages) if result.changed else state
+def _has_messages(state: Any, key: str) -> bool:
+    """Whether there is something to compact: what `Send` hands over may be anything, and a key is missing until it is written."""
+    return isinstance(state, list) or read_key(state, key) is not None
 
 
-def _combined(result: CompactionResult, output: Any, door: Door) -> Any:
-    """The compaction's update and the node's as one: first ours, then what the node wrote on top of it."""
-    if not result.changed:
-        return output
-    key, ours = door.messages_key, result.update[door.messages_key]
+def _seen(state: Any, result: CompactionResult, key: str) -> Any:
+    return with_messages(state, key, result.messages) if result.changed else state
+
+
+# --- two updates as one ----------------------------------------------------------------------------------------------------------------
+
+
+def _combined(ours: Any, output: Any, door: Door, keys: Iterable[str]) -> Any:
+    """The compaction's update and the node's as one: first ours, then what the node wrote on top of it.
+
+    What a node may return is LangGraph's to say; what it would refuse is handed on for it to refuse.
+    """
+    key = door.messages_key
     if output is None:
         return {key: ours}
+    if isinstance(output, Send):
+        return Command(update={key: ours}, goto=output)
     if isinstance(output, Command):
         if output.graph is not None:  # its update is another graph's
             return [{key: ours}, output]
-        return dataclasses.replace(output, update=_merged(ours, output.update, door))
-    if isinstance(output, list | tuple) and any(isinstance(item, Command | Mapping) for item in output):
-        return [{key: ours}, *output] if not isinstance(ours, Overwrite) else _into_first(ours, output, door)
-    return _merged(ours, output, door)
+        return dataclasses.replace(output, update=_merged(ours, output.update, door, keys))
+    if isinstance(output, list | tuple):
+        return _in_front(ours, output, door, keys) if any(isinstance(item, Command) for item in output) else output
+    return _merged(ours, output, door, keys)
 
 
-def _into_first(ours: Any, outputs: Sequence[Any], door: Door) -> list[Any]:
-    """Only one overwrite may be written in a step, so all messages of the node go into it."""
+def _in_front(ours: Any, outputs: Sequence[Any], door: Door, keys: Iterable[str]) -> list[Any]:
+    """Ours before the node's several updates. A key that takes one value a step gets them all in one."""
     key, total, rest = door.messages_key, ours, []
-    for item in outputs:
-        update = item.update if isinstance(item, Command) else item
-        if isinstance(update, Mapping) and key in update:
-            total = _joined(total, update[key], door)
-            update = {name: value for name, value in update.items() if name != key}
-            item = dataclasses.replace(item, update=update) if isinstance(item, Command) else update  # noqa: PLW2901
-        rest.append(item)
+    if door.channel == "add_messages":
+        return [{key: ours}, *outputs]
+    for output in outputs:
+        abroad = isinstance(output, Command) and output.graph is not None
+        update = None if abroad else _as_dict(output.update if isinstance(output, Command) else output, keys)
+        if update is not None and key in update:
+            total = _joined(total, update.pop(key), door)
+            rest.append(dataclasses.replace(output, update=update) if isinstance(output, Command) else update)
+        else:
+            rest.append(output)
     return [{key: total}, *rest]
 
 
-def _merged(ours: Any, update: Any, door: Door) -> Any:
-    key = door.messages_key
+def _merged(ours: Any, theirs: Any, door: Door, keys: Iterable[str]) -> Any:
+    key, update = door.messages_key, {} if theirs is None else _as_dict(theirs, keys)
     if update is None:
-        return {key: ours}
+        return theirs
+    return {**update, key: _joined(ours, update[key], door) if key in update else ours}
+
+
+def _as_dict(update: Any, keys: Iterable[str]) -> dict[str, Any] | None:
+    """A node's update as a new dict, as LangGraph reads it; None for what is none."""
     if isinstance(update, Mapping):
-        return {**update, key: _joined(ours, update[key], door) if key in update else ours}
+        return dict(update)
+    if isinstance(update, list | tuple):
+        return dict(update) if all(isinstance(pair, tuple) and len(pair) == 2 for pair in update) else None
     if isinstance(update, BaseModel):
-        return _merged(ours, {name: getattr(update, name) for name in update.model_fields_set}, door)
-    if dataclasses.is_dataclass(update) and not isinstance(update, type):
-        return _merged(ours, {field.name: getattr(update, field.name) for field in dataclasses.fields(update)}, door)
-    if isinstance(update, list | tuple):  # pairs of key and value
-        return list(_merged(ours, dict(update), door).items())
-    return update
+        fields, given = type(update).model_fields, update.model_fields_set
+        return {
+            key: getattr(update, key)
+            for key in keys
+            if key in fields and (key in given or getattr(update, key) is not None or fields[key].default is not None)
+        }
+    if any(getattr(kind, "__annotations__", None) for kind in type(update).__mro__):
+        return {key: getattr(update, key) for key in keys if hasattr(update, key)}
+    return None
 
 
 def _joined(ours: Any, theirs: Any, door: Door) -> Any:
     """What the node wrote, on top of the compaction. A last-value channel takes the node's list: it was made from the compacted one."""
     if isinstance(theirs, Overwrite) or door.channel == "replace":
         return theirs
-    more = list(theirs) if isinstance(theirs, list | tuple) else [theirs]
+    more = theirs if isinstance(theirs, list) else [theirs]  # a tuple is one message
     return Overwrite([*ours.value, *more]) if isinstance(ours, Overwrite) else [*ours, *more]

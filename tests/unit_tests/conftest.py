@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,13 +17,26 @@ from pytest_socket import _remove_restrictions, socket_allow_hosts
 from langgraph_roundcompact._drivers import arun, run
 from langgraph_roundcompact._effects import Effect, Flow
 
-__all__ = ["SHARED", "Drive", "call", "step", "steps"]
+__all__ = ["FUZZ", "SHARED", "Drive", "call", "examples", "step", "steps"]
 
 SHARED = Path(__file__).resolve().parents[2].parent / "shared"
 """Reference material and recorded traces; not part of the repository."""
 
-settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("default")
+FUZZ = os.environ.get("ROUNDCOMPACT_FUZZ") == "1"
+"""Whether this is `make fuzz`: more examples, drawn anew each time."""
+
+FUZZ_FACTOR = 32
+"""How many times the examples of the default run."""
+
+# The default run is the same everywhere, so that it fails for the change at hand or not at all; a failure prints what reproduces it.
+settings.register_profile("default", deadline=None, derandomize=True, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("fuzz", deadline=None, print_blob=True, suppress_health_check=list(HealthCheck))
+settings.load_profile("fuzz" if FUZZ else "default")
+
+
+def examples(count: int) -> settings:
+    """Settings for a property test: `count` examples, and many times as many in `make fuzz`."""
+    return settings(max_examples=count * FUZZ_FACTOR if FUZZ else count)
 
 
 @pytest.fixture(autouse=True)

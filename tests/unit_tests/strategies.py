@@ -393,8 +393,8 @@ _texts = st.one_of(st.sampled_from(TEXTS), st.sampled_from(TEXTS), st.text(max_s
 _small = st.integers(0, 5)
 
 
-def _steps(kinds: Sequence[str], max_steps: int) -> st.SearchStrategy[list[Step]]:
-    return st.lists(st.builds(Step, st.sampled_from(kinds), _small, _small, _texts), max_size=max_steps)
+def _steps(kinds: Sequence[str], min_steps: int, max_steps: int) -> st.SearchStrategy[list[Step]]:
+    return st.lists(st.builds(Step, st.sampled_from(kinds), _small, _small, _texts), min_size=min_steps, max_size=max_steps)
 
 
 def _assemble(steps: list[Step], opening: int, ids: str, usage: int, pending: int) -> list[BaseMessage]:
@@ -417,19 +417,22 @@ def _with_id(message: BaseMessage, index: int, ids: str) -> BaseMessage:
     return message if missing else message.model_copy(update={"id": "m0" if ids == "doubled" and index % 5 == 4 else f"m{index}"})
 
 
-def histories(*, max_steps: int = 12, ids: Sequence[str] = ("present", "present", "missing", "mixed")) -> st.SearchStrategy[list[BaseMessage]]:
+def histories(
+    *, min_steps: int = 0, max_steps: int = 12, ids: Sequence[str] = ("present", "present", "missing", "mixed")
+) -> st.SearchStrategy[list[BaseMessage]]:
     """Any history, broken ones included.
 
     Args:
-        max_steps: The most steps between opening and end; one step is one to four messages.
+        min_steps: The fewest steps between opening and end; one step is one to four messages.
+        max_steps: The most steps.
         ids: How message ids are given, one is drawn: `present`, `missing`, `mixed`, `doubled`.
     """
-    return st.builds(_assemble, _steps(_ALL_KINDS, max_steps), st.integers(0, 3), st.sampled_from(ids), st.integers(0, 5), st.integers(0, 2))
+    return st.builds(_assemble, _steps(_ALL_KINDS, min_steps, max_steps), st.integers(0, 3), st.sampled_from(ids), st.integers(0, 5), st.integers(0, 2))
 
 
 def valid_histories(
-    *, max_steps: int = 12, ids: Sequence[str] = ("present", "present", "missing", "mixed"), pending: bool = True
+    *, min_steps: int = 0, max_steps: int = 12, ids: Sequence[str] = ("present", "present", "missing", "mixed"), pending: bool = True
 ) -> st.SearchStrategy[list[BaseMessage]]:
     """Histories in which `pairing_faults` finds nothing; the last AI message may have open calls if `pending`."""
     ends = st.integers(0, 2) if pending else st.just(0)
-    return st.builds(_assemble, _steps(_VALID_KINDS, max_steps), st.integers(0, 3), st.sampled_from(ids), st.integers(0, 5), ends)
+    return st.builds(_assemble, _steps(_VALID_KINDS, min_steps, max_steps), st.integers(0, 3), st.sampled_from(ids), st.integers(0, 5), ends)

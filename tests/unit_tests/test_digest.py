@@ -43,6 +43,7 @@ def test_the_sections_are_filled_from_what_is_known() -> None:
 ### 1. Active Task
 Fix the parser.
 ### 2. Constraints and Preferences
+Answered in tool results, quoted:
 Keep the old format.
 ### 3. Completed Work in This Active Segment
 ask_user Which format?

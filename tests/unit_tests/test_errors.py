@@ -170,6 +170,8 @@ def test_geminis_quota_text_with_a_delay_is_a_rate_limit() -> None:
     body = {"error": {"code": 429, "message": "You exceeded your current quota, please check your plan", "status": "RESOURCE_EXHAUSTED"}}
     exc = HTTPError(429, str(body), details=body, code=429, status="RESOURCE_EXHAUSTED")
     assert classify(exc) == "rate_limit"
+    assert classify(core.ModelRateLimitError(f"Error calling model 'm' (RESOURCE_EXHAUSTED): 429 RESOURCE_EXHAUSTED. {body}")) == "rate_limit"
+    assert classify(Plain(f"429 RESOURCE_EXHAUSTED. {body}")) == "rate_limit"
 
 
 @pytest.mark.parametrize(
@@ -356,3 +358,47 @@ def test_the_tree_hangs_together() -> None:
     """One base for all errors; a configuration error is a ValueError too."""
     assert issubclass(ConfigurationError, ValueError | RoundCompactError)
     assert SummaryRejected("blank").reason == "blank"
+
+
+def _openai(status: int, body: dict[str, object] | None, headers: dict[str, str] | None = None) -> BaseException:
+    """The error that ChatOpenAI's client raises for such an answer."""
+    openai = pytest.importorskip("openai")
+    client = openai.OpenAI(api_key="none", base_url="http://localhost")
+    transport = pytest.importorskip("httpx2" if "httpx2" in openai._base_client.__dict__ else "httpx")
+    response = transport.Response(status, json=body or {}, headers=headers, request=transport.Request("POST", "http://localhost"))
+    return client._make_status_error_from_response(response)
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "kind"),
+    [
+        (400, {"message": "This model's maximum context length is 8192 tokens.", "code": "context_length_exceeded"}, "context_overflow"),
+        (400, {"message": "prompt is too long: 9 tokens > 6 maximum", "type": "invalid_request_error"}, "context_overflow"),
+        (
+            400,
+            {"code": 400, "message": "the request exceeds it", "type": "exceed_context_size_error", "n_prompt_tokens": 9, "n_ctx": 8},
+            "context_overflow",
+        ),
+        (400, {"message": "The decoder prompt (length 9) is longer than the maximum model length of 8.", "code": 400}, "context_overflow"),
+        (413, {"message": "Request exceeds the maximum size", "type": "request_too_large"}, "context_overflow"),
+        (429, {"message": "Request too large for m: Limit 3, Requested 4.", "code": "rate_limit_exceeded", "type": "tokens"}, "context_overflow"),
+        (429, {"message": "Rate limit reached", "code": "rate_limit_exceeded"}, "rate_limit"),
+        (429, {"message": "You exceeded your current quota", "code": "insufficient_quota"}, "authentication"),
+        (401, {"message": "Incorrect API key", "code": "invalid_api_key"}, "authentication"),
+        (403, {"message": "no"}, "authentication"),
+        (404, {"message": "The model does not exist", "code": "model_not_found"}, "api_request_error"),
+        (422, {"message": "field required"}, "api_request_error"),
+        (500, {"message": "The server had an error", "type": "server_error"}, "server_unstable"),
+        (529, {"type": "overloaded_error", "message": "Overloaded"}, "server_unstable"),
+    ],
+)
+def test_answers_as_the_openai_client_raises_them(status: int, error: dict[str, object], kind: str) -> None:
+    """OpenAI, Anthropic, llama.cpp, vLLM and Azure bodies behind an OpenAI-compatible door."""
+    assert classify(_openai(status, {"error": error})) == kind
+
+
+def test_headers_and_numbers_of_the_openai_client() -> None:
+    """Retry-After and llama.cpp's gap, from the real response object."""
+    assert retry_after_seconds(_openai(429, None, {"Retry-After": "3"})) == 3.0
+    body = {"error": {"code": 400, "message": "too long", "type": "exceed_context_size_error", "n_prompt_tokens": 9000, "n_ctx": 8192}}
+    assert overflow_gap(_openai(400, body)) == OverflowGap(8192, 9000)

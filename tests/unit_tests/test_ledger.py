@@ -13,6 +13,7 @@ from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, Huma
 
 from langgraph_roundcompact._calls import exit_status
 from langgraph_roundcompact._compose import checkpoint_texts, gather_facts
+from langgraph_roundcompact._extract import fair_share
 from langgraph_roundcompact._facts import LEADING, NEEDED, SUPERSEDED, WANTED
 from langgraph_roundcompact._ledger import (
     Fact,
@@ -158,6 +159,11 @@ def test_the_word_error_in_source_code_is_no_error() -> None:
     assert of("error", [call(1, "read", path="a.go"), result(1, code)]) == []
 
 
+def test_source_lines_that_a_search_found_are_no_errors() -> None:
+    found = 'a.go:12:\t\treturn fmt.Errorf("failed: %w", err)\na.go:40:func openError(path string) error {\nb.go:7:3: undefined: openFile (typecheck)'
+    assert of("error", [call(1, "grep", pattern="open"), result(1, found)]) == ["b.go:7:3: undefined: openFile (typecheck)"]
+
+
 def test_failing_tests_and_counts_are_lines_of_their_own() -> None:
     log = "\n".join(
         [*(f"ok {n} fine" for n in range(30)), "FAILED tests/test_a.py::test_sum - AssertionError: 3 != 4", "1 failed, 30 passed in 2.1s"]
@@ -236,6 +242,13 @@ def test_what_request_and_remaining_work_name_is_marked() -> None:
 def test_checkpoints_and_system_messages_are_no_work() -> None:
     block = HumanMessage("old_fact_one", additional_kwargs={"lc_source": "round_compaction"})
     assert extract_facts([block, SystemMessage("old_fact_two")]) == ()
+
+
+@pytest.mark.parametrize(
+    ("lengths", "total", "limit"), [([], 10, 10), ([3, 4], 10, 10), ([2, 9, 9], 10, 4), ([100], 10, 10), ([0, 0, 50, 50], 10, 5)]
+)
+def test_long_texts_share_what_short_ones_leave(lengths: list[int], total: int, limit: int) -> None:
+    assert fair_share(lengths, total) == limit
 
 
 def test_redaction_runs_before_anything_is_taken() -> None:

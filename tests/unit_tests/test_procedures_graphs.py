@@ -290,6 +290,32 @@ def test_a_chain_called_with_a_growing_history_pays_for_one_summary(how: str) ->
 
 
 @BOTH
+def test_after_a_restart_a_chain_measures_the_whole_history(how: str) -> None:
+    """The answer's usage is of the short request that another process made of the list: it does not hide what is sent now."""
+    step = work(3, 40)
+    step[0].usage_metadata = {"input_tokens": 300, "output_tokens": 5, "total_tokens": 305}  # type: ignore[attr-defined]
+    given = [*history(1, 2), *step]
+    same = compactor(summariser("NOTES"))
+    go(how, same.as_runnable(), given[:5])
+    assert blocks(go(how, same.as_runnable(), given)) == [1]
+    assert blocks(go(how, compactor(summariser("NOTES")).as_runnable(), given)) == [1]
+
+
+@BOTH
+def test_a_stand_in_never_covers_what_precedes_the_request(how: str) -> None:
+    """The same round behind another prefix: the block is found again, and takes the place of the work only."""
+    model = summariser("NOTES")
+    chain = compactor(model).as_runnable()
+    go(how, chain, history(1, 2))
+    prefix = [SystemMessage("Be brief"), HumanMessage("hi"), AIMessage("hello")]
+    after = go(how, chain, [*prefix, *history(1, 2)])
+    assert after[:3] == prefix
+    assert [message.type for message in after[3:]] == ["human", "human"]
+    assert blocks(after) == [4]
+    assert len(model.requests) == 1
+
+
+@BOTH
 def test_a_missing_key_is_told_by_name(how: str) -> None:
     """One clear error that names the key and what there is instead."""
     node = RoundCompactNode(compactor(), messages_key="chat")

