@@ -52,6 +52,12 @@ def round_budget(config: RoundCompactConfig, sizes: Sizes, limits: Limits) -> in
     return max(limits.target - sizes.fixed, budget_floor(limits.capacity))
 
 
+def _worth_a_block(config: RoundCompactConfig, limits: Limits) -> int:
+    """New work for which one more block is made while the rest alone is over the trigger: a quarter of a budget asked for, else the floor."""
+    floor = budget_floor(limits.capacity)
+    return floor if config.round_budget_tokens is None else min(floor, max(config.round_budget_tokens // 4, BLOCK_FLOOR_TOKENS))
+
+
 def decide(config: RoundCompactConfig, sizes: Sizes, limits: Limits, *, force: bool) -> Verdict:
     """Whether this window is compacted, and if not, why."""
     if force:
@@ -63,7 +69,7 @@ def decide(config: RoundCompactConfig, sizes: Sizes, limits: Limits, *, force: b
     least = max(int(limits.capacity * config.min_target_context_ratio), BLOCK_FLOOR_TOKENS)
     if sizes.fixed >= limits.trigger or sizes.window - sizes.new_work >= limits.trigger:
         # The rest alone is over the trigger, so every step would fire: wait until there is enough to make one block worth its price.
-        least = max(least, budget_floor(limits.capacity))
+        least = max(least, _worth_a_block(config, limits))
         if sizes.new_work < least:
             return Verdict("nothing_to_compact", "prefix_over_trigger")
     if sizes.new_work < least:
