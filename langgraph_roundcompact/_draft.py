@@ -194,7 +194,9 @@ def _data(round_: Round, texts: Texts, pointers: Sequence[str]) -> BlockData:
     messages, target = round_.job.messages, round_.cut.target
     gone = set(target)
     behind = [message for i, message in enumerate(messages) if i > target[0] and i not in gone]
-    old = round_.earlier.data.replaced_ids if round_.earlier else ()
+    # What an earlier block says it replaced, but is there, it did not replace: a forged list must not take away the user's request.
+    stays = {message.id for i, message in enumerate(messages) if i not in gone}
+    old = [key for key in round_.earlier.data.replaced_ids if key not in stays] if round_.earlier else ()
     return BlockData(
         replaced_ids=tuple(dict.fromkeys((*old, *(message.id for message in round_.replaced if message.id)))),
         last_kept_id=behind[-1].id if behind else None,

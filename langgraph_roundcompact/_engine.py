@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import BaseMessage
@@ -23,7 +23,7 @@ from langgraph_roundcompact._draft import Draft, Round, recover, start_round, wr
 from langgraph_roundcompact._dump_record import dump_record
 from langgraph_roundcompact._effects import Count, Emit, Flow, MeasureWindow, Memo, Offload, Warn, WriteArchive, WriteDump
 from langgraph_roundcompact._gate import whole
-from langgraph_roundcompact._ladder import climb
+from langgraph_roundcompact._ladder import Ladder, climb, relieve, settle
 from langgraph_roundcompact._memory_block import is_checkpoint
 from langgraph_roundcompact._parts import Job, Parts
 from langgraph_roundcompact._request import SummarySource
@@ -32,7 +32,7 @@ from langgraph_roundcompact._spans import Cut, cut_round, find_round, find_stale
 from langgraph_roundcompact._splice import splice
 from langgraph_roundcompact._standing import commit_standing, stand_in
 from langgraph_roundcompact._state import read_key
-from langgraph_roundcompact._trigger import BLOCK_FLOOR_TOKENS, Sizes, Verdict, decide, round_budget
+from langgraph_roundcompact._trigger import BLOCK_FLOOR_TOKENS, Failures, Sizes, Verdict, decide, is_cooling_down, is_due, recent_growth, round_budget
 from langgraph_roundcompact.errors import RedactionRefused
 from langgraph_roundcompact.events import CompactionEvent, CompactionPlan, CompactionResult, Outcome, Phase, Reason
 
@@ -45,15 +45,6 @@ FOREIGN_USAGE = 1.5
 """Where the list holds this many times what usage reports, the usage is of another, shorter request. Estimates are within a quarter of it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Failures:
-    """What is remembered of failed steps of one round."""
-
-    in_row: int
-    groups: int
-    """Groups of new work there were at the last failure."""
-
-
 def compaction(job: Job, parts: Parts) -> Flow[CompactionResult]:
     """One check of one window, and the compaction if it is due."""
     given = job.messages
@@ -63,7 +54,7 @@ def compaction(job: Job, parts: Parts) -> Flow[CompactionResult]:
     try:
         job = yield from stand_in(job, parts)
         window = yield from _fullness(job, exact=False)
-        if window < job.limits.trigger and not job.force:
+        if not job.force and not is_due(parts.config, job.limits, window, recent_growth(job.messages)):
             return replace(_result(job.messages, job.messages, "below_trigger", "below_threshold", window), changed=_differs(given, job.messages))
         yield Offload()
         result = yield from _compact(job, parts)
@@ -115,7 +106,7 @@ def _fullness(job: Job, *, exact: bool) -> Flow[int]:
         messages=job.messages, round_start=start, stale_before=stale, system_message=job.system_message, tools=job.tools, exact=exact
     )
     count: WindowCount = yield window
-    if job.writes_state or not count.anchored or (job.origin is not None and job.origin.replaced):
+    if job.writes_state or not count.anchored or (job.origin is not None and job.origin.stands):
         return count.total
     held: WindowCount = yield replace(window, stale_before=len(job.messages))
     return held.total if held.total > count.total * FOREIGN_USAGE else count.total
@@ -127,7 +118,8 @@ def _assess(job: Job, parts: Parts) -> Flow[tuple[Cut, Sizes]]:
     window = yield from _fullness(job, exact=True)
     new_work = yield Count([messages[i] for group in cut.groups for i in group])
     own = (yield Count([messages[i] for i in cut.own])) if cut.own else 0
-    return cut, Sizes(window=window, target=new_work + own, new_work=new_work)
+    growth = recent_growth(messages, max(cut.round_start, find_stale_before(messages)))
+    return cut, Sizes(window=window, target=new_work + own, new_work=new_work, growth=growth)
 
 
 def _reason(job: Job, cut: Cut, sizes: Sizes, verdict: Verdict) -> Flow[Reason]:
@@ -153,6 +145,20 @@ def _stand_down(job: Job) -> Verdict | None:
 def _compact(job: Job, parts: Parts) -> Flow[CompactionResult]:
     job = replace(job, messages=as_messages(job.messages))
     cut, sizes = yield from _assess(job, parts)
+    relief = None if _stand_down(job) else (yield from relieve(start_round(job, parts, cut, sizes, round_budget(parts.config, sizes, job.limits))))
+    if relief is None:
+        return (yield from _compact_cut(job, parts, cut, sizes))
+    result = yield from _compact_cut(relief.job, parts, cut, relief.sizes)
+    if result.compacted:
+        return replace(result, tokens_before=sizes.window)
+    # Without a checkpoint, too, the request fits now or is nearer to it.
+    reason: Reason = "reached_threshold" if result.reason == "below_threshold" else result.reason
+    result = replace(result, outcome="tiers_sufficed", reason=reason, tokens_before=sizes.window, changed=True)
+    yield Emit(_event("finished", result, job))
+    return result
+
+
+def _compact_cut(job: Job, parts: Parts, cut: Cut, sizes: Sizes) -> Flow[CompactionResult]:
     verdict = _stand_down(job) or decide(parts.config, sizes, job.limits, force=job.force)
     if verdict.outcome is not None:
         reason = yield from _reason(job, cut, sizes, verdict)
@@ -168,7 +174,7 @@ def _compact(job: Job, parts: Parts) -> Flow[CompactionResult]:
     key = _failure_key(round_)
     failures: Failures | None = yield Memo("failures", (key,))
     open_breaker = failures is not None and 0 < parts.config.breaker_failures <= failures.in_row
-    if failures is not None and not job.force and _is_cooling_down(failures, len(cut.groups), parts):
+    if failures is not None and not job.force and is_cooling_down(parts.config, job.limits, sizes, failures, len(cut.groups)):
         result = _result(job.messages, job.messages, "cooling_down", "cooldown", sizes.window)
         yield Emit(_event("skipped", result, job))
         return result
@@ -182,17 +188,9 @@ def _compact(job: Job, parts: Parts) -> Flow[CompactionResult]:
     failed = result.outcome in ("failed", "no_benefit")
     in_row = (failures.in_row if failures else 0) + 1 if failed else 0
     if failed or failures is not None:
-        yield Memo("failures", (key,), Failures(in_row, len(cut.groups)))
+        yield Memo("failures", (key,), Failures(in_row, len(cut.groups), sizes.window))
     yield Emit(_event("failed" if result.outcome == "failed" else "finished" if result.changed else "skipped", result, job))
     return result
-
-
-def _is_cooling_down(failures: Failures, groups: int, parts: Parts) -> bool:
-    """Whether too little is new since the last failure. The digest that an open breaker asks for is due at once, but only the first time."""
-    if not failures.in_row or failures.in_row == parts.config.breaker_failures:
-        return False
-    # Fewer groups than then: the history was edited, so the failure was of another one.
-    return 0 <= groups - failures.groups < parts.config.cooldown_groups
 
 
 def _failure_key(round_: Round) -> str:
@@ -219,17 +217,18 @@ def _key(thread_id: str | None, *messages: BaseMessage | None) -> str:
 
 def _reduce(round_: Round, *, use_model: bool) -> Flow[CompactionResult]:
     job, sizes = round_.job, round_.sizes
-    ladder = yield from climb(round_)
-    sufficed = ladder.touched and ladder.tokens <= job.limits.target
-    if sufficed and not job.force:
-        return _result(job.messages, ladder.messages, "tiers_sufficed", "reached_threshold", sizes.window, ladder.tokens)
+    ladder: Ladder | None = yield from climb(round_)
+    assert ladder is not None
+    if ladder.reached and not job.force:
+        ladder = yield from settle(round_, ladder)
+        if ladder is not None:
+            return _result(job.messages, ladder.messages, "tiers_sufficed", "reached_threshold", sizes.window, ladder.tokens)
     result = yield from _checkpoint(round_, use_model=use_model)
-    if result.compacted or not sufficed:
+    if result.compacted or ladder is None or not ladder.reached or (ladder := (yield from settle(round_, ladder))) is None:
         # When the model step fails, folds of the same step go too: they would break the prefix cache without reaching the target.
         return result
-    return _result(
-        job.messages, ladder.messages, "tiers_sufficed", result.reason, sizes.window, ladder.tokens, attempts=result.attempts, usage=result.usage
-    )
+    more: dict[str, Any] = {"attempts": result.attempts, "usage": result.usage}
+    return _result(job.messages, ladder.messages, "tiers_sufficed", result.reason, sizes.window, ladder.tokens, **more)
 
 
 def _checkpoint(round_: Round, *, use_model: bool) -> Flow[CompactionResult]:

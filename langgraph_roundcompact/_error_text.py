@@ -100,6 +100,9 @@ def stated_gap(exc: BaseException) -> OverflowGap | None:
 def _records(exc: BaseException) -> Iterator[Mapping[str, Any]]:
     """The JSON objects of the answer that can hold a code: body, `error`, `details` and `innererror`, a few levels deep."""
     waiting = [_field(exc, name) for name in ("body", "details", "error", "response")]
+    given = _field(exc, "args")
+    if isinstance(given, tuple):
+        waiting.extend(given[:1])  # routers send errors with status 200 too: the client raises a plain exception with the body as its argument
     for _ in range(_RECORD_LIMIT):
         if not waiting:
             return

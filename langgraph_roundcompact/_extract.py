@@ -16,7 +16,8 @@ from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolM
 from langgraph_roundcompact._calls import Reading, answered_by_person, exit_status, read_call
 from langgraph_roundcompact._content import text_of
 from langgraph_roundcompact._escape import storable
-from langgraph_roundcompact._facts import LEADING, MAX_TEXT, NEEDED, STEP, WANTED, Fact
+from langgraph_roundcompact._facts import LEADING, MAX_TEXT, NEEDED, STEP, TERM_KINDS, WANTED, Fact
+from langgraph_roundcompact._folded import carried_facts, carried_status, is_folded
 from langgraph_roundcompact._groups import declared_calls, results_of
 from langgraph_roundcompact._lines import answers, last_words, sentences, telling_lines
 from langgraph_roundcompact._root import under_root
@@ -44,9 +45,11 @@ def extract_facts(messages: Sequence[BaseMessage], *, request: str = "", later: 
     results = results_of(messages)
     readings: dict[tuple[int, int], Reading] = {}
     for step, message in enumerate(messages):
-        if isinstance(message, SystemMessage) or message.additional_kwargs.get("lc_source") == "round_compaction":
+        if isinstance(message, SystemMessage) or (message.additional_kwargs.get("lc_source") == "round_compaction" and not is_folded(message)):
             continue
         out.start(step)
+        # Of a folded message the text is a preview; what it hides was taken down when it was folded.
+        out.carried(carried_facts(message), said=isinstance(message, AIMessage))
         if isinstance(message, AIMessage):
             readings.update(((step, number), reading) for number, reading in enumerate(_assistant(out, message)))
         else:
@@ -69,7 +72,7 @@ def fair_share(lengths: Sequence[int], total: int) -> int:
 
 
 def _assistant(out: _Collector, message: AIMessage) -> list[Reading]:
-    text = out.clean(text_of(message))
+    text = out.clean(text_of(message)) if not is_folded(message) else ""
     out.words(text, said=True)
     out.quoted(text)
     out.last_said = text if text.strip() else out.last_said
@@ -88,6 +91,10 @@ def _assistant(out: _Collector, message: AIMessage) -> list[Reading]:
 
 
 def _result(out: _Collector, message: BaseMessage, reading: Reading | None) -> None:
+    if is_folded(message):
+        if reading is not None and reading.command:
+            out.ended(reading.command, carried_status(message))
+        return
     text = out.clean(text_of(message))
     out.words(text, said=False)
     failed = isinstance(message, ToolMessage) and message.status == "error"
@@ -183,6 +190,14 @@ class _Collector:
             known.said += said
             known.last, known.order = self.step, self.order
         known.leading |= leading
+
+    def carried(self, facts: Iterable[Fact], *, said: bool) -> None:
+        """Facts that the present message carries as data."""
+        for fact in facts:
+            if fact.kind in TERM_KINDS:
+                self._term(fact.kind, fact.text, said=said, leading=bool(fact.weight & LEADING))
+            else:
+                self.line(fact.kind, fact.text, fact.weight, fact.note)
 
     def say_last(self) -> None:
         """What the assistant said last is its intention."""

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
-from itertools import pairwise
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
 
 from langgraph_roundcompact._terms import terms_in
 
-_SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z`\"'(\[*])|(?<=[^:]{60}:)\s+(?=[A-Z`\"'(\[*])|(?<=[。！？；])")
+# The mark first, what must stand around it behind: `re` skips to a member of a set at C speed, and to nothing else.
+_SENTENCE_END = re.compile(r"[.!?:。！？；](?:(?<=[。！？；])|(?:(?<=[.!?])|(?<=[^:]{60}:))\s+(?=[A-Z`\"'(\[*]))")
 _FILLER = re.compile(
     r"^(?:now,? |first,? |next,? |then,? |okay,? |ok,? |great!? |good[,.!]? |perfect!? )*"
     r"(?:let me|let's|i'll|i will|i need to|now i|i'm going to|让我|接下来|现在)\b",
@@ -22,29 +26,37 @@ _CUE = re.compile(
     r"n't\b|因为|所以|发现|需要|必须|问题|决定|不能|完成|应该",
     re.IGNORECASE,
 )
-# Matched against lower-cased lines: several times as fast as a pattern that ignores case.
-_ERROR = re.compile(
-    r"error|exception|fail|traceback|fatal:|panic|cannot |can't |could not |unable to |not found|no such |denied|invalid|undefined|unexpected|"
-    r"unrecognized|unknown |missing |timed out|timeout|refused|rejected|warning|not exist|malformed|unused|"
-    r"\be\d{3,}\b|[✗✘]|错误|失败|异常|无法|不存在|拒绝"
+# Looked for in lower-cased text as a whole first: most texts hold few of them, and only those need be looked for in lines.
+_ERROR_WORDS = (
+    *("error", "exception", "fail", "traceback", "fatal:", "panic", "cannot ", "can't ", "could not ", "unable to ", "not found", "no such "),
+    *("denied", "invalid", "undefined", "unexpected", "unrecognized", "unknown ", "missing ", "timed out", "timeout", "refused", "rejected"),
+    *("warning", "not exist", "malformed", "unused"),
 )
+_WIDE_ERROR_WORDS = ("✗", "✘", "错误", "失败", "异常", "无法", "不存在", "拒绝")
+_ERROR_CODE = re.compile(r"[eE](?<!\w.)\d{3,}\b")
 _HARD_ERROR = re.compile(r"^\S{0,160}(?:error|exception|failed|fatal|panic|FAIL)\S{0,3}[:\s]|^\S{1,150}:\d+(?::\d+)?:? \w|^E\s", re.IGNORECASE)
 _COUNT = re.compile(
     r"\d[\d,.]*\s{0,3}(?:[Pp]assed|[Ff]ailed|[Ee]rror|[Ii]ssue|[Ww]arning|[Tt]est|"
     r"file|line|byte|row|result|match|item|second|ms\b|%|character)|code:? ?-?\d"
 )
-_DEFINITION = re.compile(r"\b(?:func|def|class|type|interface|struct|fn|function|enum|trait|const|export|module|impl)\s{1,4}(?:\w|\(\w)")
+# `func`, `function`, `fn`, `def`, `class`, `const`, `type`, `trait`, `interface`, `impl`, `struct`, `enum`, `export`, `module`
+_DEFINITION = re.compile(
+    r"[fdctisem](?<!\w.)(?:(?<=f)(?:unc(?:tion)?|n)|(?<=d)ef|(?<=c)(?:lass|onst)|(?<=t)(?:ype|rait)|(?<=i)(?:nterface|mpl)|(?<=s)truct|"
+    r"(?<=e)(?:num|xport)|(?<=m)odule)\s{1,4}\(?\w"
+)
 _PLACE_LINE = re.compile(r"^\S{1,200}?[:\-]?\d+[:\-]")
 _NUMBERED = re.compile(r"\s*(\d{1,7})(?:\s?[→|:\t\-]|\s)")
-_CODE_END = re.compile(r"[{}();,:\[\]\\>]\s*$|^\s*(?://|#|\*|--|import |from |return )")
+_CODE_ENDS = tuple("{}();,:[]\\>")
+_CODE_STARTS = ("//", "#", "*", "--", "import ", "from ", "return ")
 _CODEY = re.compile(r"[{}();,>\\]$|^(?:\d+\S? *)?(?://|#|\*|--)|:=|==|\w\(|\breturn\b|→")
+_STACK_WORDS = ("Traceback (most recent", "goroutine ", "thread '", "at ")
 _STACK = re.compile(r"^Traceback \(most recent|^\s+at \S+ ?\(|^goroutine \d+|^thread '", re.MULTILINE)
 _DIGIT = re.compile(r"\d")
 _MASK = re.compile(r"\d+|/\S+")
 _CLAUSE = re.compile(r"[,;:，；、] ?|(?<= )[-–—] ")
-_WORD = re.compile(r"\w{3,}")
+_TWO_WORDS = re.compile(r"\w{3,}+.*?\w{3,}", re.DOTALL)
 _WIDE = re.compile(r"[\u2e80-\u9fff]")
-_QUANTITY = re.compile(r"(?<![\w.])[$€¥£]?\d[\d,.]*(?: ?(?:%|[A-Za-z]{2,}|[年月日万亿元个家名单座倍]))")
+_QUANTITY = re.compile(r"[$€¥£\d](?<![\w.].)(?:(?<=\d)|\d)[\d,.]*(?: ?(?:%|[A-Za-z]{2,}|[年月日万亿元个家名单座倍]))")
 _PAIR = re.compile(r'"([^"]{1,400})"\s{0,4}[=:]\s{0,4}"([^"]{1,2000})"')
 _ANSWER_PIECE = re.compile(r"(?<=[.!?:])\s+(?=[A-Z`\"'(\[*])|(?<=[。！？；])")
 _RULE = re.compile(
@@ -56,6 +68,7 @@ _MOST_PIECES = 40
 """Pieces of one answer."""
 _WRAPPER = re.compile(r"</?[\w\-]{1,40}>|<([\w\-]{1,40})>-?\d{0,4}</\1>|[=\-_*~#]{3,}")
 _TITLE = re.compile(r'"(?:title|headline|subject)" ?: ?"([^"\\]{4,200})"')
+_WRAPPER_STARTS = frozenset("<=-_*~#")
 _SHORT = 420
 """Characters up to which a result is short: each of its lines counts."""
 _MOST = 30
@@ -72,7 +85,7 @@ def template(line: str) -> str:
 def sentences(text: str) -> Iterator[tuple[int, str]]:
     """Sentences of the assistant with their points; a long one in its clauses."""
     for line in text.splitlines():
-        for sentence in _SENTENCE.split(line):
+        for sentence in _sentences_of(line):
             for piece in _clauses(sentence.strip(" \t*-#>|")):
                 weight = _sentence_weight(piece)
                 if weight > 0 and _says(piece):
@@ -81,8 +94,16 @@ def sentences(text: str) -> Iterator[tuple[int, str]]:
 
 def last_words(text: str) -> str:
     """The last sentences of a text, about 200 characters on one line."""
-    pieces = [piece for line in text[-2000:].splitlines() for piece in _SENTENCE.split(line.strip())]
+    pieces = [piece for line in text[-2000:].splitlines() for piece in _sentences_of(line.strip())]
     return " ".join(" ".join(pieces[-2:]).split())[:300]
+
+
+def _sentences_of(line: str) -> Iterator[str]:
+    start = 0
+    for end in _SENTENCE_END.finditer(line):
+        yield line[start : end.start() + 1]
+        start = end.end()
+    yield line[start:]
 
 
 def _clauses(sentence: str) -> Iterator[str]:
@@ -102,26 +123,32 @@ def _clauses(sentence: str) -> Iterator[str]:
 
 def _says(piece: str) -> bool:
     """Whether a piece is more than a heading or a scrap of markup."""
-    return (len(piece) > 11 and len(_WORD.findall(piece)) > 1) or (_WIDE.search(piece) is not None and len(piece) > 5)
+    return (len(piece) > 11 and _TWO_WORDS.search(piece[:1000]) is not None) or (_WIDE.search(piece) is not None and len(piece) > 5)
 
 
 def _sentence_weight(sentence: str) -> int:
     if _FILLER.match(sentence):
         return 4 if _TURN.search(sentence[:400]) else 1 if terms_in(sentence) or "`" in sentence else 0
     cues = len({match.group().lower() for match in _CUE.finditer(sentence[:400])})
-    return 3 + min(cues, 3) + min(len(_WIDE.findall(sentence)) // 8, 5) - 2 * sentence.endswith(":")
+    wide = 0 if sentence.isascii() else len(_WIDE.findall(sentence))
+    return 3 + min(cues, 3) + min(wide // 8, 5) - 2 * sentence.endswith(":")
 
 
 def telling_lines(text: str, *, failed: bool) -> list[tuple[str, int, str]]:
     """The lines of a result that tell something: `(kind, points, line)`, in reading order."""
     lines, prose = _lines_of(text)
-    code = not prose and not _STACK.search(text) and _is_code(lines)
-    short = sum(map(len, lines)) < _SHORT
+    look = _Look(
+        code=not prose and not _has_stack(text) and _is_code(lines),
+        failed=failed,
+        short=sum(map(len, lines)) < _SHORT,
+        count=len(lines),
+        errors=_error_lines(lines),
+    )
     titles = _TITLE.findall(text[:100_000])[:4] if text[:1] in "[{" else []
     scored = []
     for index, line in enumerate(lines):
-        weight, kind = _line_weight(line, index, len(lines), code=code, failed=failed, short=short)
-        if line in titles:
+        weight, kind = look.weigh(line, index)
+        if titles and line in titles:
             weight += 2
         if weight > 0:
             scored.append((-weight, index, kind, line.strip()[:_LINE]))
@@ -129,40 +156,84 @@ def telling_lines(text: str, *, failed: bool) -> list[tuple[str, int, str]]:
     return [(kind, -weight, line) for weight, _, kind, line in sorted(best, key=lambda entry: entry[1])]
 
 
-def _line_weight(line: str, index: int, count: int, *, code: bool, failed: bool, short: bool) -> tuple[int, str]:
-    head = line.strip()[:300]
-    edge = 1 if index == 0 else 2 if index == count - 1 else 0
-    place = _PLACE_LINE.match(head)
-    # In source code, and in lines of it that a search found, the word `error` is a name.
-    source = (code or place) and _CODEY.search(head)
-    error = _HARD_ERROR.search(head) if source else _ERROR.search(head.lower())
-    weight = edge + (4 if short else 0) + (2 if count < 3 else 0)
-    if error:
-        weight += 3 + (2 if failed else 0)
-    kind = "error" if error else "result"
-    if code:
-        return (weight if short or error else int(_DEFINITION.search(head) is not None)), kind
-    if _COUNT.search(head):
-        weight += 3
-    if place:
-        weight += 1 + (count < 40)
-        if _DEFINITION.search(head):
-            weight += 1
-    else:
-        weight += min(len(_QUANTITY.findall(head)), 3)
-    if not _says(head) and not _DIGIT.search(head):
-        return 0, kind
-    return weight, kind
+def _error_lines(lines: Sequence[str]) -> set[int]:
+    """Which lines may tell of an error: the words are looked for in all lines at once."""
+    whole = "\n".join(lines)
+    starts = list(accumulate((len(line) + 1 for line in lines), initial=0))
+    # Only letters of ASCII are lowered, so that places stay what they are.
+    lowered = whole.encode("utf-8", "surrogatepass").lower().decode("utf-8", "surrogatepass")
+    found = {bisect_right(starts, code.start()) - 1 for code in _ERROR_CODE.finditer(whole)}
+    for word in _ERROR_WORDS if whole.isascii() else _ERROR_WORDS + _WIDE_ERROR_WORDS:
+        at = lowered.find(word)
+        while at >= 0:
+            line = bisect_right(starts, at)
+            found.add(line - 1)
+            at = lowered.find(word, starts[line])
+    return found
+
+
+def _tells_error(line: str) -> bool:
+    lowered = line.lower()
+    return any(word in lowered for word in _ERROR_WORDS + _WIDE_ERROR_WORDS) or _ERROR_CODE.search(line) is not None
+
+
+def _has_stack(text: str) -> bool:
+    return any(word in text for word in _STACK_WORDS) and _STACK.search(text) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """How the lines of one text are looked at."""
+
+    code: bool
+    failed: bool
+    short: bool
+    count: int
+    errors: AbstractSet[int]
+    """Lines that may tell of an error."""
+
+    def weigh(self, line: str, index: int) -> tuple[int, str]:
+        """Points and kind of a line."""
+        head = line.strip()[:300]
+        digit = _DIGIT.search(head) is not None
+        place = digit and _PLACE_LINE.match(head) is not None
+        error = self._is_error(head, index, source=self.code or place)
+        edge = 1 if index == 0 else 2 if index == self.count - 1 else 0
+        weight = edge + (4 if self.short else 0) + (2 if self.count < 3 else 0)
+        if error:
+            weight += 3 + (2 if self.failed else 0)
+        kind = "error" if error else "result"
+        if self.code:
+            return (weight if self.short or error else int(_DEFINITION.search(head) is not None)), kind
+        if digit:
+            weight += self._points_of_numbers(head, place=place)
+        elif weight and not _says(head):
+            return 0, kind
+        return weight, kind
+
+    def _is_error(self, head: str, index: int, *, source: bool) -> bool:
+        told = index in self.errors and _tells_error(head)
+        if not source or not (told or ":" in head or head[:1] in "eE"):
+            return told
+        # In source code, and in lines of it that a search found, the word `error` is a name.
+        hard = _HARD_ERROR.match(head) is not None
+        return hard if hard == told or _CODEY.search(head) else told
+
+    def _points_of_numbers(self, head: str, *, place: bool) -> int:
+        points = 3 if _COUNT.search(head) else 0
+        if place:
+            return points + 1 + (self.count < 40) + (_DEFINITION.search(head) is not None)
+        return points + min(len(_QUANTITY.findall(head)), 3)
 
 
 def _lines_of(text: str) -> tuple[list[str], bool]:
     """Lines of a result, paragraphs cut into sentences; and whether they are prose."""
     lines = (_json_lines(text) if text[:1] in "[{" else []) or text.splitlines()
-    lines = [line for line in lines if len(line.strip()) > 1 and not _WRAPPER.fullmatch(line.strip())]
+    lines = [line for line in lines if len(bare := line.strip()) > 1 and not (bare[0] in _WRAPPER_STARTS and _WRAPPER.fullmatch(bare))]
     long = sum(len(line) > 160 for line in lines[:400])
     if long * 4 < min(len(lines), 400):
         return lines, False
-    return [piece for line in lines for sentence in _SENTENCE.split(line) for piece in _clauses(sentence.strip())], True
+    return [piece for line in lines for sentence in _sentences_of(line) for piece in _clauses(sentence.strip())], True
 
 
 def _json_lines(text: str) -> list[str]:
@@ -193,16 +264,14 @@ def _walk(value: object, key: str, out: list[str], depth: int) -> None:
 def _is_code(lines: list[str]) -> bool:
     """Whether most lines are source code, numbered or not: there the word `error` is a name."""
     some = lines[:400]
-    numbers = [int(match.group(1)) if (match := _NUMBERED.match(line[:40])) else -1 for line in some]
+    numbers = [int(match.group(1)) if (match := _NUMBERED.match(line, 0, 40)) else -1 for line in some]
     if len(some) > 3 and sum(after == before + 1 for before, after in pairwise(numbers) if before >= 0) > len(some) * 0.6:
         return True
-    if (
-        len(some) < 6
-        or sum(number >= 0 for number in numbers) > len(some) * 0.5
-        or sum(bool(_PLACE_LINE.match(line[:220])) for line in some) > len(some) * 0.5
-    ):
+    half = len(some) * 0.5
+    if len(some) < 6 or sum(number >= 0 for number in numbers) > half or sum(bool(_PLACE_LINE.match(line[:220])) for line in some) > half:
         return False
-    return sum(1 for line in some if _CODE_END.search(line[-200:])) > len(some) * 0.5
+    ends = [line[-200:].strip() for line in some]
+    return sum(end.endswith(_CODE_ENDS) or end.startswith(_CODE_STARTS) for end in ends) > half
 
 
 def answers(text: str) -> Iterator[tuple[int, str]]:

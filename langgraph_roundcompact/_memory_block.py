@@ -69,7 +69,7 @@ def frame(summary: str, ledger: str = "", archive_ids: Sequence[str] = (), recov
         parts.append(f"<summary>\n{neutralise(summary)}\n</summary>")
     if ledger:
         parts.append(f"<ledger>\n{neutralise(ledger)}\n</ledger>")
-    parts += map(_pointer, archive_ids)
+    parts += map(pointer, archive_ids)
     parts.append(_CLOSE)
     if recovered:
         parts.append(recovered)
@@ -120,7 +120,7 @@ def is_checkpoint(message: BaseMessage) -> bool:
 
 def replaced_ids(message: BaseMessage) -> frozenset[str]:
     """The ids a checkpoint stands for; empty for every other message."""
-    return frozenset(read_data(message).replaced_ids) if mark_of(message) == "checkpoint" else frozenset()
+    return frozenset(read_data(message).replaced_ids) if mark_of(message) == "checkpoint" and _has_data(message) else frozenset()
 
 
 def is_internal(message: BaseMessage) -> bool:
@@ -172,7 +172,7 @@ def read_data(message: BaseMessage) -> BlockData:
         last_kept_id=last if isinstance(last, str) else None,
         kept_messages=kept if isinstance(kept, int) and not isinstance(kept, bool) and kept >= 0 else 0,
         # An id that does not read as one could close the pointer and speak for itself.
-        archive_ids=tuple(item for item in _strings(raw.get("archive_ids")) if _RECALL.fullmatch(_pointer(item))),
+        archive_ids=tuple(item for item in _strings(raw.get("archive_ids")) if _RECALL.fullmatch(pointer(item))),
         ledger=raw.get("ledger"),
     )
 
@@ -222,7 +222,8 @@ def _joined(blocks: Sequence[BlockData]) -> BlockData:
     )
 
 
-def _pointer(archive_id: str) -> str:
+def pointer(archive_id: str) -> str:
+    """How a text points to an archive entry."""
     return f"[[COMPRESSION_RECALL: id={archive_id}]]"
 
 

@@ -131,18 +131,20 @@ class MessageList:
 
     def _checkpoint(self, message: BaseMessage, ids: frozenset[str]) -> None:
         rank = _rank(message)
-        same = [_rank(standing) for key, other in self._blocks.items() if other == ids and (standing := self._slots[self._index[key]])]
+        blocks = {key: self._stands_for(other) for key, other in self._blocks.items()}
+        same = [_rank(standing) for key, other in blocks.items() if other == ids and (standing := self._slots[self._index[key]])]
         if rank in same:
             # The very same block again is no reason to refuse the recovered context that comes with it.
             return
-        if any(ids < other for other in self._blocks.values()) or any(standing < rank for standing in same):
+        if any(ids < other for other in blocks.values()) or any(standing < rank for standing in same):
             self._refused |= ids
             return
         self._accept(message, ids)
 
     def _accept(self, message: BaseMessage, ids: frozenset[str]) -> None:
         """Let a checkpoint take the place of everything it lists, and leave alone what belongs to a block that lists more."""
-        rivals = frozenset().union(*(other for other in self._blocks.values() if other & ids and not other <= ids))
+        blocks = map(self._stands_for, self._blocks.values())
+        rivals = frozenset().union(*(other for other in blocks if other & ids and not other <= ids))
         self._refused |= ids & rivals
         covered = [key for key in ids if key in self._index and not (key in rivals and self._is_ours(key))]
         for key in covered:
@@ -165,6 +167,10 @@ class MessageList:
             place = min(owners) + 1
             self._make_room(place)
         self._put(message, place)
+
+    def _stands_for(self, ids: frozenset[str]) -> frozenset[str]:
+        """Of the ids a checkpoint lists, those that it stands for: what is still there as it was, a forged list only claims."""
+        return frozenset(key for key in ids if key not in self._index or self._is_ours(key))
 
     def _is_ours(self, key: str) -> bool:
         message = self._slots[self._index[key]]

@@ -17,6 +17,7 @@ from typing import Any, Protocol, assert_never, runtime_checkable
 
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.config import ensure_config
 from langgraph.errors import GraphBubbleUp
 
@@ -37,6 +38,7 @@ from langgraph_roundcompact._effects import (
 from langgraph_roundcompact._memo import BoundedTable
 from langgraph_roundcompact._memory_block import SOURCE
 from langgraph_roundcompact._meter import Meter, WindowCount
+from langgraph_roundcompact._window import bound_kwargs
 from langgraph_roundcompact.events import CompactionEvent
 
 log = logging.getLogger("langgraph_roundcompact")
@@ -263,9 +265,15 @@ def _call_config() -> RunnableConfig:
 
 def _with_timeout(model: Runnable[Any, Any], seconds: float) -> Runnable[Any, Any]:
     """Hand the limit to the client where it takes one with each request, so that the connection is given up too."""
-    if seconds and any(cls.__name__ == "BaseChatOpenAI" for cls in type(model).__mro__):
-        return model.bind(timeout=seconds)
-    return model
+    inner: Any = model
+    while isinstance(inner, RunnableBindingBase):  # bound arguments, configurations and retries hand a call's arguments on
+        inner = inner.bound
+    if not seconds or not any(cls.__name__ == "BaseChatOpenAI" for cls in type(inner).__mro__):
+        return model
+    own = bound_kwargs(model).get("timeout", inner.request_timeout)
+    # A limit that the user gave the client stays where it is shorter, or tells the parts of a request apart.
+    looser = own is None or (isinstance(own, int | float) and own > seconds)
+    return model.bind(timeout=seconds) if looser else model
 
 
 def _is_long(effect: Count | MeasureWindow) -> bool:

@@ -11,7 +11,9 @@ patterns start at a fixed prefix and take the whole run of characters in one ste
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
+from operator import itemgetter
 from typing import Final
 
 MARK: Final = "[REDACTED]"
@@ -33,8 +35,13 @@ def default_redact(text: str) -> str:
     if "://" in text:
         text = _in_urls(text)
     text = _tokens(text)
-    text = _headers(text)
-    return _replaced(text, _assigned(text))
+    lowered = _lowered(text)
+    return _assignments(_headers(text, lowered), lowered)
+
+
+def _lowered(text: str) -> bytes:
+    """For a look whether a word is in a text at all: lowered several times as fast as text, and only letters of ASCII are."""
+    return text.encode("utf-8", "surrogatepass").lower()
 
 
 # --- private keys ----------------------------------------------------------------------------------------------------------------------------
@@ -140,16 +147,35 @@ _TOKEN_FORMS: Final[tuple[tuple[str, str], ...]] = (
 )
 # Prefixes that alone show what a token is for; the others are replaced whole.
 _KEEP: Final = {"hooks.slack.com/services/": "hooks.slack.com/services/"}
-_TOKENS: Final = tuple((prefix, re.compile(re.escape(prefix) + form), _KEEP.get(prefix, "")) for prefix, form in _TOKEN_FORMS)
+_Token = tuple[str, re.Pattern[str], str]
+_JOINT_END = re.compile(r".*(..)([_.-])")
+
+
+def _by_joint() -> dict[str, dict[str, list[_Token]]]:
+    """Forms by the last joint of their prefix and the two characters before it; under `""` those without one."""
+    forms: dict[str, dict[str, list[_Token]]] = {}
+    for prefix, form in _TOKEN_FORMS:
+        end, joint = found.groups() if (found := _JOINT_END.match(prefix)) else ("", "")
+        token = (prefix, re.compile(re.escape(prefix) + form), _KEEP.get(prefix, ""))
+        forms.setdefault(joint, {}).setdefault(end, []).append(token)
+    return forms
+
+
+_TOKENS: Final = _by_joint()
+_LAST_TWO = itemgetter(slice(-2, None))
 # A JWT may stand behind an encoded blank or equals sign; elsewhere only the beginning of a run is looked at, which keeps the scan linear.
 _JWT = re.compile(r"(?:(?<![\w-])|(?<=%20)|(?<=%3D))eyJ[\w-]{8,}+\.[\w-]{4,}+(?:\.[\w-]*+)?")
 _TELEGRAM = re.compile(r"(?<![\w:])\d{8,10}:AA[\w-]{33}(?![\w-])")
 
 
 def _tokens(text: str) -> str:
-    for prefix, pattern, keep in _TOKENS:
-        if prefix in text:
-            text = pattern.sub(lambda found, keep=keep: _token_or_name(found, keep), text)  # type: ignore[misc]
+    for joint, forms in _TOKENS.items():
+        if joint in text:
+            # To cut a text at its joints and look at the ends costs a tenth of looking for each prefix.
+            ends = set(map(_LAST_TWO, text.split(joint))) if joint else {""}
+            for prefix, pattern, keep in chain.from_iterable(forms[end] for end in forms if end in ends):
+                if prefix in text:
+                    text = pattern.sub(lambda found, keep=keep: _token_or_name(found, keep), text)  # type: ignore[misc]
     if "eyJ" in text:
         text = _JWT.sub(MARK, text)
     return _TELEGRAM.sub(MARK, text) if ":AA" in text else text
@@ -165,7 +191,7 @@ def _token_or_name(found: re.Match[str], keep: str) -> str:
 # --- URLs and headers ------------------------------------------------------------------------------------------------------------------------
 
 _USER_INFO = re.compile(r"://([^\s/:@\"'<>\[\]]{0,128}):([^\s/\"'<>]{1,512})@(?=[\w\[.-])")
-_SCHEME = re.compile(r"(?<![\w-])((?:Bearer|Basic)(?:\s{1,3}|%20))([A-Za-z0-9._~+/=-]{8,}+)", re.IGNORECASE)
+_SCHEME = re.compile(r"([Bb](?<![\w-].)(?i:earer|asic)(?:\s{1,3}|%20))([A-Za-z0-9._~+/=-]{8,}+)")
 _AUTHORIZATION = re.compile(
     r"(?<![A-Za-z0-9])(authorization[\"']?\s{0,3}[:=]\s{0,3}\\?[\"']?(?:(?:bearer|basic|token|apikey|key|digest|negotiate)\s{1,3})?)([^\s\"'\\,;<>]++)",
     re.IGNORECASE,
@@ -175,7 +201,7 @@ _CURL_USER = re.compile(r"((?<=\s)(?:-u|--user)[ =]?[\"']?[^\s:\"']{1,128}:)([^\
 _SPOKEN = re.compile(r"((?<![A-Za-z])(?:identified by|password)\s{1,3}['\"])([^'\"\n]{1,256})(?=['\"])", re.IGNORECASE)
 _QUERY = re.compile(r"([?&](?:sig|signature|key|code|auth|X-Amz-Signature|X-Amz-Security-Token)=)([^\s\"'<>&;#]{4,512})")
 
-_Rule = tuple[tuple[str, ...], re.Pattern[str], Callable[[str], bool]]
+_Rule = tuple[tuple[bytes, ...], re.Pattern[str], Callable[[str], bool]]
 
 
 def _in_urls(text: str) -> str:
@@ -184,10 +210,10 @@ def _in_urls(text: str) -> str:
     return _QUERY.sub(_hide_unless(_placeholder), text)
 
 
-def _headers(text: str) -> str:
+def _headers(text: str, lowered: bytes) -> str:
     """Authorization headers, bearer tokens wherever they stand, cookies, `curl -u`, SQL passwords."""
     for words, pattern, harmless in _HEADER_RULES:
-        if any(word in text for word in words):
+        if any(map(lowered.__contains__, words)):
             text = pattern.sub(_hide_unless(harmless), text)
     return text
 
@@ -217,6 +243,8 @@ _KEY = re.compile(
     r"(?<=c)redentials?|(?<=a)(?:pi|ccess|uth|ccount)[_-]?key|(?<=e)ncryption[_-]?key|(?<=m)aster[_-]?key)"
     r"(?P<tail>[\w-]{0,40}+)(?P<sep>\\{0,3}[\"'`]?[*]{0,2}[ \t]{0,3}(?::=|=>|[:=](?!=))[*]{0,2}[ \t]{0,3}|>(?=[^\s<])| (?=[^\s-]))"
 )
+# One of these is in each word of `_KEY`, in lower case.
+_KEY_WORDS: Final = ("passw", "passphrase", "passcode", "pwd", "secret", "token", "credential", "key")
 _BEFORE_KEY = re.compile(r"[\w-]*+$")
 _LONGEST_KEY: Final = 60
 # `True`: to the next blank or quote, `False`: to the next delimiter too. A written `\n` ends a value as a line break does.
@@ -253,10 +281,31 @@ _VARIABLE = re.compile(r"_*(?:[a-z]+(?:_[a-z]+)*|[a-z]+(?:[A-Z][a-z]+)+|(?:[A-Z]
 _NAMES_A_SECRET = re.compile(r"pass|secret|token|key|pwd|cred", re.IGNORECASE)
 
 
-def _assigned(text: str) -> Iterator[tuple[int, int]]:
+def _assignments(text: str, lowered: bytes) -> str:
+    """Values behind telling keys. Most texts hold no such key, and few lines of the others do."""
+    words = [word for word in _KEY_WORDS if word.encode() in lowered]
+    return _replaced(text, _assigned(text, _lines_with(words, text))) if words else text
+
+
+def _lines_with(words: Sequence[str], text: str) -> list[tuple[int, int]]:
+    """Where the lines with one of the words stand, in order."""
+    lowered = _lowered(text).decode("utf-8", "surrogatepass")
+    lines: set[tuple[int, int]] = set()
+    for word in words:
+        stop, at = 0, lowered.find(word)
+        while at >= 0:
+            start = lowered.rfind("\n", stop, at) + 1 or stop
+            stop = lowered.find("\n", at)
+            stop = stop if stop >= 0 else len(lowered)
+            lines.add((start, stop))
+            at = lowered.find(word, stop)
+    return sorted(lines)
+
+
+def _assigned(text: str, lines: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
     """Where the secret values of assignments stand."""
     done = 0
-    for found in _KEY.finditer(text):
+    for found in chain.from_iterable(_KEY.finditer(text, start, stop) for start, stop in lines):
         if found.start() >= done and not _tells_about(found["tail"]):
             span = _value_span(text, found)
             if span is not None:
@@ -352,11 +401,11 @@ def _random(value: str) -> bool:
 
 
 _HEADER_RULES: Final[tuple[_Rule, ...]] = (
-    (("uthorization", "UTHORIZATION"), _AUTHORIZATION, _is_scheme_word),
-    (("earer", "EARER", "asic", "BASIC"), _SCHEME, _is_word),
-    (("ookie", "COOKIE"), _COOKIE, _placeholder),
-    (("curl",), _CURL_USER, _is_number),
-    (("dentified by", "IDENTIFIED BY", "assword '", 'assword "', "ASSWORD '"), _SPOKEN, _placeholder),
+    ((b"authorization",), _AUTHORIZATION, _is_scheme_word),
+    ((b"bearer", b"basic"), _SCHEME, _is_word),
+    ((b"cookie",), _COOKIE, _placeholder),
+    ((b"curl",), _CURL_USER, _is_number),
+    ((b"identified by", b"password"), _SPOKEN, _placeholder),
 )
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langgraph_roundcompact._content import text_of
+from langgraph_roundcompact._folded import folds_stale_before
 from langgraph_roundcompact._groups import Group, group_messages, is_native_compaction, late_results
 from langgraph_roundcompact._memory_block import is_checkpoint, is_internal, is_own, mark_of, read_data
 from langgraph_roundcompact.events import Reason
@@ -90,9 +91,9 @@ def find_round(messages: Sequence[BaseMessage], is_real: IsRealUser = is_real_us
 
 
 def find_stale_before(messages: Sequence[BaseMessage]) -> int:
-    """Index before which reported usage is of a request that no longer exists, because a checkpoint was made after it."""
+    """Index before which reported usage is of a request that no longer exists, because a checkpoint or folds were made after it."""
     newest = next((i for i in range(len(messages) - 1, -1, -1) if is_checkpoint(messages[i])), None)
-    return 0 if newest is None else _after_kept(messages, newest)
+    return max(0 if newest is None else _after_kept(messages, newest), folds_stale_before(messages))
 
 
 def _after_kept(messages: Sequence[BaseMessage], at: int) -> int:

@@ -1,8 +1,18 @@
-"""Whether to act, and what the round may keep. The trigger looks at what can be gained, not only at the total."""
+"""Whether to act, and what the round may keep. The trigger looks at what can be gained, not only at the total.
+
+The border is `window >= trigger`. One thing moves it, and only downwards: where the provider reported the size of the last four requests of this
+history at least, the largest of the last three steps between them is what the next one is expected to add; if the window and that would be over the
+capacity, waiting for the trigger would be waiting for a refused request. Without such reports, with an absolute trigger, or with steps that
+fit, the border is the documented one.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+
+from langchain_core.messages import AIMessage, BaseMessage
 
 from langgraph_roundcompact._window import Limits
 from langgraph_roundcompact.config import RoundCompactConfig
@@ -13,6 +23,23 @@ BLOCK_FLOOR_TOKENS = 120
 
 BUDGET_FLOOR_RATIO, BUDGET_FLOOR_TOKENS = 0.05, 400
 """A checkpoint under 5 % of the capacity loses too much to be resumed from; 400 tokens hold the frame and a plan."""
+
+GROWTH_STEPS = 3
+"""Steps between reported requests of which the largest is what the next one is expected to add."""
+
+COOLDOWN_RATIO = 0.01
+"""Of the trigger: new tokens under which a failed compaction is not tried again, however many steps they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failures:
+    """What is remembered of failed steps of one round."""
+
+    in_row: int
+    groups: int
+    """Groups of new work there were at the last failure."""
+    window: int = 0
+    """Tokens of the window at the last failure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +52,8 @@ class Sizes:
     """Everything replaceable, our earlier blocks included."""
     new_work: int
     """The replaceable part that is newer than the last checkpoint."""
+    growth: int = 0
+    """What the next step is expected to add; 0 where too little is known."""
 
     @property
     def fixed(self) -> int:
@@ -58,12 +87,47 @@ def _worth_a_block(config: RoundCompactConfig, limits: Limits) -> int:
     return floor if config.round_budget_tokens is None else min(floor, max(config.round_budget_tokens // 4, BLOCK_FLOOR_TOKENS))
 
 
+def recent_growth(messages: Sequence[BaseMessage], start: int = 0) -> int:
+    """What the next step is expected to add, in tokens: the most that one of the last three did, by what the provider reported.
+
+    Args:
+        messages: The window. Read from its end, no further than needed.
+        start: Reports before this index are of another round, or of a request that no longer exists.
+    """
+    reported: list[int] = []
+    for i in range(len(messages) - 1, start - 1, -1):
+        if isinstance(message := messages[i], AIMessage):
+            reported.append(_reported_tokens(message))
+            if not reported[-1]:
+                return 0
+            if len(reported) > GROWTH_STEPS:
+                return max(0, *(newer - older for newer, older in pairwise(reported)))
+    return 0
+
+
+def _reported_tokens(message: AIMessage) -> int:
+    usage: object = message.usage_metadata
+    total = usage.get("total_tokens") if isinstance(usage, Mapping) else None
+    return total if isinstance(total, int) and not isinstance(total, bool) and total > 0 else 0
+
+
+def is_due(config: RoundCompactConfig, limits: Limits, window: int, growth: int) -> bool:
+    """Whether the window is at the trigger, or the next step would take it over the capacity."""
+    return window >= limits.trigger or (config.trigger_token_threshold is None and growth > 0 and window + growth > limits.capacity)
+
+
 def decide(config: RoundCompactConfig, sizes: Sizes, limits: Limits, *, force: bool) -> Verdict:
     """Whether this window is compacted, and if not, why."""
     if force:
         return Verdict(None, "forced") if sizes.new_work else Verdict("nothing_to_compact", "no_new_work")
-    if sizes.window < limits.trigger:
+    if not is_due(config, limits, sizes.window, sizes.growth):
         return Verdict("below_trigger", "below_threshold")
+    verdict = _decide_due(config, sizes, limits)
+    # What may come is no reason to say that something is wrong now.
+    return verdict if verdict.outcome is None or sizes.window >= limits.trigger else Verdict("below_trigger", "below_threshold")
+
+
+def _decide_due(config: RoundCompactConfig, sizes: Sizes, limits: Limits) -> Verdict:
     if sizes.new_work == 0:
         return Verdict("nothing_to_compact", "prefix_over_trigger" if sizes.fixed >= limits.trigger else "no_new_work")
     least = max(int(limits.capacity * config.min_target_context_ratio), BLOCK_FLOOR_TOKENS)
@@ -75,3 +139,17 @@ def decide(config: RoundCompactConfig, sizes: Sizes, limits: Limits, *, force: b
     if sizes.new_work < least:
         return Verdict("target_below_min", "target_below_min")
     return Verdict(None, "reached_threshold")
+
+
+def is_cooling_down(config: RoundCompactConfig, limits: Limits, sizes: Sizes, failures: Failures, groups: int) -> bool:
+    """Whether too little is new since the last failure. The digest that an open breaker asks for is due at once, but only the first time.
+
+    New tokens count, too: a few polls are as many steps as a few searches, but nothing has changed. At the capacity that is no argument.
+    """
+    if not failures.in_row or failures.in_row == config.breaker_failures:
+        return False
+    new_groups, new_tokens = groups - failures.groups, sizes.window - failures.window
+    if new_groups < 0:
+        return False  # the history was edited, so the failure was of another one
+    idle = 0 <= new_tokens < limits.trigger * COOLDOWN_RATIO and sizes.window < limits.capacity
+    return new_groups < config.cooldown_groups or (idle and config.cooldown_groups > 0)

@@ -15,6 +15,7 @@ from langgraph.types import Overwrite
 from langgraph_roundcompact._content import as_messages
 from langgraph_roundcompact._drivers import arun, run
 from langgraph_roundcompact._engine import compaction, planning
+from langgraph_roundcompact._memory_block import is_own
 from langgraph_roundcompact._meter import Meter, TokenCounter
 from langgraph_roundcompact._parts import Job, Parts
 from langgraph_roundcompact._ports import Archive, CompactorPorts, current_thread_id
@@ -63,7 +64,7 @@ class RoundCompactor:
         archive: Where the replaced originals are written.
         session_memory: Notes the application already keeps of this round: a state key, a store item `(namespace, key)`, or a callable from the
             state, giving text and the id of the last message it covers. Used as the narrative of that part, without a model call.
-        is_real_user: Whether a message was sent by a person (or the caller).
+        is_real_user: Whether a message was sent by a person (or the caller). Not asked about the package's own blocks.
         is_pending: Whether a message's outcome is still open, beyond what calls and results tell.
         redact: Runs over every text that is sent to the summariser, stored or shown. It may raise to veto a compaction.
         on_event: Observer; what it raises is logged.
@@ -246,7 +247,7 @@ def _parts(meter: Meter, model: Runnable[Any, Any] | None, given: Mapping[str, A
         estimate=meter.count_text,
         tiers=tuple(given["tiers"]),
         reinjectors=given["reinjectors"],
-        is_real_user=given["is_real_user"] or is_real_user,
+        is_real_user=_never_own(given["is_real_user"]) if given["is_real_user"] else is_real_user,
         is_pending=given["is_pending"] or is_interim,
         redact=_guarded(given["redact"]),
         model_key=None if model is None else model_key(model),
@@ -254,6 +255,11 @@ def _parts(meter: Meter, model: Runnable[Any, Any] | None, given: Mapping[str, A
         has_archive=given["archive"] is not None,
         passes=(GraphBubbleUp,),
     )
+
+
+def _never_own(is_real: Callable[[BaseMessage], bool]) -> Callable[[BaseMessage], bool]:
+    """The user's rule, which need not know our blocks: a checkpoint taken for a request would protect itself, and the next one too."""
+    return lambda message: not is_own(message) and is_real(message)
 
 
 def _guarded(redact: Callable[[str], str]) -> Callable[[str], str]:

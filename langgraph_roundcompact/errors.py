@@ -238,8 +238,8 @@ _SPOKEN_STATUS: Final = re.compile(
     r"(?<!\w)(?:error code|status code|status|http(?:/\d(?:\.\d)?)?(?: error)?(?: status)?(?: code)?)[:=]?[ (\[]{0,2}([45]\d\d)(?![\w,]|\.\d| tokens)"
 )
 _TOO_LONG: Final = _phrases(
-    "context[ _]length",
-    "context[ _]window",
+    "context[ _]length(?:_exceeded)?",
+    "context[ _]window(?:_exceeded)?",
     "context[ _](?:size|limit)",
     "(?:maximum|max) context",
     "maximum (?:model|prompt) length",
@@ -256,6 +256,7 @@ _TOO_LONG: Final = _phrases(
     r"tokens too large for model",
     r"reduce the length of (?:the|your) (?:messages|prompt|input)",
     r"(?:inputs?|`inputs`) tokens \+ (?:`?max_new_tokens`?) must be",
+    r"(?:inputs?|`inputs`) must have less than \d+ tokens",
     "string too long",
     "exceed_context_size_error",
     "range of input length should be",
@@ -293,6 +294,8 @@ _WORDS: Final[tuple[tuple[ErrorKind, re.Pattern[str]], ...]] = (
         "server_unstable",
         _phrases(
             "internal server error",
+            "(?:internal_)?server_error",
+            "server had an error",
             "service (?:is )?(?:temporarily )?unavailable",
             "bad gateway",
             "overloaded(?:_error)?",

@@ -11,6 +11,7 @@ from operator import is_
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, RemoveMessage
+from langgraph.errors import GraphBubbleUp
 from langgraph.types import Command
 
 from langgraph_roundcompact._content import REASONING_TYPES, block_type
@@ -38,7 +39,8 @@ class RoundCompactMiddleware(AgentMiddleware[Any, Any, Any]):
         persist: Write the compaction to the agent's state. `False`: the request only.
         name: Name of the middleware; `"SummarizationMiddleware"` takes the place of deepagents' own summarisation.
 
-    Order: before (outside of) middleware that retries the model call, so that a retry does not check again.
+    Order: after (inside of) middleware that retries the model call or turns its errors into answers, so that an overflow is seen here first; a
+    summary is remembered, so a retry does not pay for it again. After middleware that chooses the model, whose window counts.
     """
 
     def __init__(self, compactor: RoundCompactor, *, persist: bool = True, name: str | None = None) -> None:
@@ -60,6 +62,8 @@ class RoundCompactMiddleware(AgentMiddleware[Any, Any, Any]):
         result = self._compactor.compact(self._view(request), **self._given(request))
         try:
             response = handler(_compacted(request, result))
+        except GraphBubbleUp:
+            raise
         except Exception as exc:
             if classify(exc) != "context_overflow":
                 raise
@@ -78,6 +82,8 @@ class RoundCompactMiddleware(AgentMiddleware[Any, Any, Any]):
         result = await self._compactor.acompact(self._view(request), **self._given(request))
         try:
             response = await handler(_compacted(request, result))
+        except GraphBubbleUp:
+            raise
         except Exception as exc:
             if classify(exc) != "context_overflow":
                 raise

@@ -10,14 +10,28 @@ at how the package forms groups, so that one can prove the other.
 
 from __future__ import annotations
 
+import json
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage, ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+    RemoveMessage,
+    SystemMessage,
+    ToolMessage,
+    messages_from_dict,
+    messages_to_dict,
+)
 
+from langgraph_roundcompact._message_tokens import message_tokens
 from langgraph_roundcompact._scripted import ScriptedChatModel, wire_text
+from langgraph_roundcompact.compactor import RoundCompactor
+from langgraph_roundcompact.config import RoundCompactConfig
 from langgraph_roundcompact.tiers import Tier, TierContext
 
 __all__ = ["ScriptedChatModel", "assert_valid_history", "check_tier", "pairing_faults"]
@@ -102,40 +116,81 @@ def check_tier(tier: Tier, *, context_factory: Callable[[Sequence[BaseMessage]],
     """Run a tier over generated targets and raise `AssertionError`, with the example's number, at the first rule it breaks.
 
     The rules: calls and results stay whole, ids stay in their order and no new one appears, the result is never larger, the same input
-    gives the same output, a second run changes nothing, and the given messages are not mutated. Example n is the same on every machine.
+    gives the same output, also after the messages were written as JSON and read again, a second run changes nothing, the given messages are not
+    mutated, and in a whole history nothing but the target changes. Example n is the same on every machine.
 
     Args:
         tier: The tier under test.
-        context_factory: Makes the tier's context for a target. Called anew for each run, with the messages of that run. By default the
-            window is twice the target span, has to come down to half of it, and every gain counts.
+        context_factory: Makes the tier's context for a target. Called anew for each run, with the messages of that run; for the second run over a
+            result, a `TierContext` is that of the first run with the window as the first run left it. By default the window is twice the target
+            span, has to come down to half of it, the provider's cache is cold, and every gain counts.
         examples: How many targets to try.
     """
     make = _pressing_context if context_factory is None else context_factory
     for number in range(examples):
         target = _target(random.Random(number))
         before = [message.model_dump() for message in target]
-        first = list(tier(target, make(target)))
+        context = make(target)
+        first = list(tier(target, context))
         _require([message.model_dump() for message in target] == before, number, "the given messages were mutated")
         again = list(tier(target, make(target)))
         _require(first == again, number, "the same target gave another result the second time")
-        twice = list(tier(first, make(first)))
-        _require(first == twice, number, "a second run over the result changed it")
+        _require(first == list(tier(_reloaded(target), make(target))), number, "the target, stored and read again, gave another result")
+        later = _measured_again(context, target, first) if isinstance(context, TierContext) else make(first)
+        _require(first == list(tier(first, later)), number, "a second run over the result changed it")
+        _require(first == list(tier(_reloaded(first), later)), number, "a second run over the result, stored and read again, changed it")
         _require(not pairing_faults(first), number, "; ".join(pairing_faults(first)))
         left = iter([message.id for message in target])
         _require(all(message.id in left for message in first), number, "ids are new, doubled or out of order")
         _require(_size(first) <= _size(target), number, f"the result is larger: {_size(first)} characters after, {_size(target)} before")
+        if first != target and number % _HISTORY_EVERY == 0:
+            _check_in_history(tier, target, number)
+
+
+def _check_in_history(tier: Tier, target: Sequence[BaseMessage], number: int) -> None:
+    """Play the tier where it belongs: between a request and work that is still open."""
+    head = [SystemMessage("You are a careful engineer.", id="s"), HumanMessage("Fix the failing test.", id="h")]
+    tail = [AIMessage("Now I read it.", tool_calls=[{"name": "read_file", "args": {}, "id": "open"}], id="live")]
+    window = [*head, *target, *tail]
+    before = [message.model_dump() for message in window]
+    compactor = RoundCompactor(config=RoundCompactConfig(context_window_tokens=_tokens(window), min_target_context_ratio=0.0), tiers=(tier,))
+    after = compactor.compact(window, idle_seconds=_COLD_SECONDS).messages
+    _require([message.model_dump() for message in window] == before, number, "the given messages were mutated inside a history")
+    _require(after[:2] == head and after[-1:] == tail, number, "what precedes or follows the target has changed")
+    _require(not pairing_faults(after), number, "; ".join(pairing_faults(after)))
 
 
 def _pressing_context(target: Sequence[BaseMessage]) -> TierContext:
-    tokens = _size(target) // 4 + 1
+    tokens = _tokens(target) + 1
     return TierContext(
         target_tokens=tokens,
         window_tokens=2 * tokens,
         round_budget_tokens=tokens,
         reclaim_at_least_tokens=0,
         request="Fix the failing test.",
-        estimate=lambda text: -(-len(text) // 4),
+        estimate=_quarter,
+        idle_seconds=_COLD_SECONDS,
     )
+
+
+def _measured_again(context: TierContext, target: Sequence[BaseMessage], after: Sequence[BaseMessage]) -> TierContext:
+    gained = sum(message_tokens(message, context.estimate) for message in target) - sum(
+        message_tokens(message, context.estimate) for message in after
+    )
+    return replace(context, window_tokens=context.window_tokens - int(gained * context.scale))
+
+
+def _reloaded(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """The messages as another process reads them."""
+    return messages_from_dict(json.loads(json.dumps(messages_to_dict(messages))))
+
+
+def _quarter(text: str) -> int:
+    return -(-len(text) // 4)
+
+
+def _tokens(messages: Sequence[BaseMessage]) -> int:
+    return sum(message_tokens(message, _quarter) for message in messages)
 
 
 def _require(holds: bool, number: int, fault: str) -> None:
@@ -148,6 +203,12 @@ def _size(messages: Sequence[BaseMessage]) -> int:
     return sum(len(wire_text(message)) for message in messages)
 
 
+_HISTORY_EVERY = 5
+"""Examples between those that are played in a whole history, which takes most of the time."""
+_COLD_SECONDS = 7200.0
+"""Longer than any provider keeps an unused prefix."""
+_LONG_RUN = 60
+"""Steps of a target that is a very long run of small ones: each tenth."""
 _TOOLS = ("read_file", "run_command", "search", "write_todos")
 _PIECES = (
     "ok\n",
@@ -162,7 +223,7 @@ _PIECES = (
 def _target(rng: random.Random) -> list[BaseMessage]:
     """A well-formed stretch of work: complete groups, some with a steering message or a system note between them."""
     messages: list[BaseMessage] = []
-    for group in range(rng.randint(1, 7)):
+    for group in range(_LONG_RUN if rng.random() < 0.1 else rng.randint(1, 7)):
         calls = [
             {"name": rng.choice(_TOOLS), "args": {"path": f"src/f{rng.randint(0, 2)}.py", "body": _text(rng)}, "id": f"c{group}_{k}"}
             for k in range(rng.randint(0, 3))
@@ -180,4 +241,5 @@ def _target(rng: random.Random) -> list[BaseMessage]:
 
 
 def _text(rng: random.Random) -> str:
-    return rng.choice(_PIECES) * rng.choice((0, 1, 3, 40, 400))
+    # Some texts come twice, most do not.
+    return f"part {rng.randint(0, 40)}\n" * rng.randint(0, 1) + rng.choice(_PIECES) * rng.choice((0, 1, 3, 40, 400))

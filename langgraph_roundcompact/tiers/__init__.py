@@ -2,43 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from langgraph_roundcompact.tiers._context import Tier, TierContext
+from langgraph_roundcompact.tiers.overall_total import overall_total
+from langgraph_roundcompact.tiers.round_total import round_total
+from langgraph_roundcompact.tiers.single_fold import single_fold
+from langgraph_roundcompact.tiers.superseded import superseded
+from langgraph_roundcompact.tiers.time_cleaning import time_cleaning
+from langgraph_roundcompact.tiers.trim_middle import trim_middle
+from langgraph_roundcompact.tiers.whole_segment import whole_segment
 
-from langchain_core.messages import BaseMessage
+__all__ = [
+    "BUILT_IN_TIERS",
+    "DEFAULT_TIERS",
+    "Tier",
+    "TierContext",
+    "overall_total",
+    "round_total",
+    "single_fold",
+    "superseded",
+    "time_cleaning",
+    "trim_middle",
+    "whole_segment",
+]
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TierContext:
-    """What a tier may know. Everything is a value; a tier does no I/O."""
-
-    target_tokens: int
-    """Where the window should come to, in tokens."""
-    window_tokens: int
-    """The window now, in tokens."""
-    round_budget_tokens: int
-    """What the compacted round may take, in tokens."""
-    reclaim_at_least_tokens: int
-    """The least gain for which a tier touches anything, in tokens."""
-    request: str
-    """Text of the user's request."""
-    estimate: Callable[[str], int]
-    """Tokens of a text."""
-    idle_seconds: float | None = None
-    """How long the provider's prefix cache has been unused, where the caller knows."""
-
-
-@runtime_checkable
-class Tier(Protocol):
-    """Folds what rules can fold without losing what is needed.
-
-    A tier gets the target in order and returns it with some messages replaced (same id, same type, same pairs) or left out in whole groups.
-    It never returns more tokens than it got, never touches a message twice, and gives the same answer for the same input.
-    """
-
-    def __call__(self, target: Sequence[BaseMessage], context: TierContext, /) -> Sequence[BaseMessage]:
-        """The target, folded or as it was."""
-
+BUILT_IN_TIERS: tuple[Tier, ...] = (time_cleaning, superseded, trim_middle, single_fold, round_total, overall_total, whole_segment)
+"""All tiers of the package, cheapest for the reader first."""
 
 DEFAULT_TIERS: tuple[Tier, ...] = ()
+"""The tiers of a compactor that was not given any."""

@@ -12,9 +12,10 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socketserver import TCPServer
 from typing import Any
 
 BYTES_PER_TOKEN = 4
@@ -79,6 +80,8 @@ class Seen:
     """The request as the cache sees it."""
     cached: int
     """Bytes of `prompt` that an earlier request had in common."""
+    number: int
+    """From 1."""
 
     @property
     def streamed(self) -> bool:
@@ -112,7 +115,7 @@ class ModelServer:
         prompt = serialised(body)
         with self._lock:
             cached = max((common_prefix(prompt, old) for old in self._answered), default=0)
-            seen = Seen(path=path, body=body, headers=headers, prompt=prompt, cached=cached)
+            seen = Seen(path=path, body=body, headers=headers, prompt=prompt, cached=cached, number=len(self.seen) + 1)
             reply = self.replies[min(len(self.seen), len(self.replies) - 1)]
             self.seen.append(seen)
         reply = reply(seen) if callable(reply) else reply
@@ -144,9 +147,7 @@ def common_prefix(a: bytes, b: bytes) -> int:
 def model_server(*replies: Any) -> Iterator[ModelServer]:
     """A server that lives as long as the block."""
     model = ModelServer(replies)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"model": model}))
-    server.daemon_threads = True
-    server.block_on_close = False
+    server = _Server(("127.0.0.1", 0), type("Handler", (_Handler,), {"model": model}))
     model.base_url = f"http://127.0.0.1:{server.server_address[1]}/v1"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
@@ -159,6 +160,20 @@ def model_server(*replies: Any) -> Iterator[ModelServer]:
         thread.join()
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = 256
+
+    def server_bind(self) -> None:
+        """Without looking up the host's name, which may take seconds."""
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = self.server_address[:2]
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Nothing on stderr: clients that give up are what is tested."""
+
+
 class _Handler(BaseHTTPRequestHandler):
     model: ModelServer
     protocol_version = "HTTP/1.1"
@@ -169,10 +184,8 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         seen, reply = self.model.take(self.path, body, {key.lower(): value for key, value in self.headers.items()})
-        try:
+        with suppress(BrokenPipeError, ConnectionResetError):  # the client gave up
             self._reply(seen, reply)
-        except (BrokenPipeError, ConnectionResetError):
-            pass  # the client gave up
         self.close_connection = True
 
     def _reply(self, seen: Seen, reply: Any) -> None:
@@ -244,14 +257,16 @@ class Usage:
     asked: int
     cached: int
     answered: int
+    number: int = 1
+    """Which answer of the server it is: each has ids of its own."""
 
 
 def usage(seen: Seen, reply: Say) -> Usage:
     """Usage as the provider would bill it."""
-    return Usage(len(seen.prompt) // BYTES_PER_TOKEN, seen.cached // BYTES_PER_TOKEN, len(reply.text) // BYTES_PER_TOKEN + 1)
+    return Usage(len(seen.prompt) // BYTES_PER_TOKEN, seen.cached // BYTES_PER_TOKEN, len(reply.text) // BYTES_PER_TOKEN + 1, seen.number)
 
 
-def _api(seen: Seen) -> type[_Chat] | type[_Responses]:
+def _api(seen: Seen) -> type[_Chat | _Responses]:
     return _Responses if seen.path.endswith("/responses") else _Chat
 
 
@@ -277,14 +292,21 @@ class _Chat:
         if reply.calls:
             message["tool_calls"] = [_chat_call(*call) for call in reply.calls]
         choice = {"index": 0, "message": message, "finish_reason": "tool_calls" if reply.calls else reply.finish}
-        return {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice], "usage": cls.usage(spent)}
+        return {
+            "id": f"chatcmpl-{spent.number}",
+            "object": "chat.completion",
+            "created": 1,
+            "model": "m",
+            "choices": [choice],
+            "usage": cls.usage(spent),
+        }
 
     @classmethod
     def events(cls, reply: Say, spent: Usage) -> Iterator[dict[str, Any]]:
         def chunk(delta: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
             return {**head, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
 
-        head = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+        head = {"id": f"chatcmpl-{spent.number}", "object": "chat.completion.chunk", "created": 1, "model": "m"}
         yield chunk({"role": "assistant", "content": ""})
         yield from (chunk({"content": piece}) for piece in _pieces(reply.text))
         if reply.refusal is not None:
@@ -317,11 +339,11 @@ class _Responses:
         }
 
     @staticmethod
-    def items(reply: Say) -> list[dict[str, Any]]:
+    def items(reply: Say, number: int) -> list[dict[str, Any]]:
         part = {"type": "output_text", "text": reply.text, "annotations": []}
         if reply.refusal is not None:
             part = {"type": "refusal", "refusal": reply.refusal}
-        said = {"type": "message", "id": "msg_1", "status": "completed", "role": "assistant", "content": [part]}
+        said = {"type": "message", "id": f"msg_{number}", "status": "completed", "role": "assistant", "content": [part]}
         calls = [
             {"type": "function_call", "id": f"fc_{id_}", "call_id": id_, "name": name, "arguments": json.dumps(arguments), "status": "completed"}
             for id_, name, arguments in reply.calls
@@ -332,8 +354,8 @@ class _Responses:
     def whole(cls, reply: Say, spent: Usage) -> dict[str, Any]:
         why = {"length": "max_output_tokens", "content_filter": "content_filter"}.get(reply.finish)
         return {
-            "id": "resp_1", "object": "response", "created_at": 1, "model": "m", "output": cls.items(reply), "parallel_tool_calls": True,
-            "tool_choice": "auto", "tools": [], "error": None, "status": "incomplete" if why else "completed", "usage": cls.usage(spent),
+            "id": f"resp_{spent.number}", "object": "response", "created_at": 1, "model": "m", "output": cls.items(reply, spent.number),
+            "parallel_tool_calls": True, "tool_choice": "auto", "tools": [], "error": None, "status": "incomplete" if why else "completed", "usage": cls.usage(spent),
             "incomplete_details": {"reason": why} if why else None, "metadata": {}, "instructions": None, "temperature": None, "top_p": None,
         }  # fmt: skip
 
@@ -369,7 +391,7 @@ class _Responses:
 
     @staticmethod
     def error(body: Mapping[str, Any]) -> dict[str, Any]:
-        return {"type": "error", "sequence_number": 9, "param": None, **body}
+        return {"type": "error", "sequence_number": 9, "param": None, "code": body.get("code"), "message": body.get("message")}
 
 
 def wait_for(condition: Callable[[], bool], seconds: float = 5.0) -> None:

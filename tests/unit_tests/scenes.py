@@ -143,7 +143,7 @@ COUNTERS: dict[str, Any] = {"own": None, "plain": plain_counter, "words": _word_
 configurations: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
     {
         "context_window_tokens": st.sampled_from([1500, 600, 4000, 12_000]),
-        "trigger_token_threshold": st.sampled_from([1, 1, 1, 600, None]),
+        "trigger_token_threshold": st.sampled_from([250, 250, 1, 600, None]),
         "min_target_context_ratio": st.sampled_from([0.0, 0.0, 0.0, 0.0, 0.1]),
         "keep_recent_messages": st.sampled_from([0, 0, None, 1, 2, 5]),
         "checkpoint_role": st.sampled_from(["user", "tool"]),
@@ -260,8 +260,10 @@ class Play:
 _ids = ("present", "present", "present", "missing", "mixed", "doubled")
 
 
-def _scene(messages: list[BaseMessage], amount: int, chunks: bool, **more: Any) -> Scene:
+def _scene(messages: list[BaseMessage], amount: int, chunks: bool, usage: bool, **more: Any) -> Scene:
     messages = furnished(messages, amount)
+    if not usage:  # what the histories report is far from the truth on purpose, so that most windows would look empty
+        messages = [message.model_copy(update={"usage_metadata": None}) if isinstance(message, AIMessage) else message for message in messages]
     return Scene(messages=messages if chunks else stored(messages), **more)
 
 
@@ -269,6 +271,7 @@ def scenes(
     of: st.SearchStrategy[list[BaseMessage]] | None = None,
     *,
     ids: Sequence[str] = _ids,
+    often: Sequence[str] = (),
     valid: bool = False,
     script: st.SearchStrategy[Any] = scripts,
     models: Sequence[bool] = (True, True, True, False),
@@ -279,19 +282,20 @@ def scenes(
     """Scenes over any history, or over valid ones only."""
     kind = valid_histories if valid else histories
     # Mostly long enough to be worth a compaction: short ones end at the first checks.
-    short, long = kind(max_steps=4, ids=ids), kind(min_steps=5, max_steps=max_steps, ids=ids)
-    drawn = of if of is not None else st.one_of(long, long, long, short)
+    short, long = kind(max_steps=4, ids=ids, often=often), kind(min_steps=5, max_steps=max_steps, ids=ids, often=often)
+    drawn = of if of is not None else st.one_of(long, long, long, long, short)
     return st.builds(
         _scene,
         drawn,
         amount=st.sampled_from([2, 4, 1, 8, 0]),
         chunks=st.sampled_from([False, False, False, True]),
+        usage=st.sampled_from([False, False, False, True]),
         config=config,
         script=st.builds(lambda model, names: tuple(names) if model else None, st.sampled_from(models), script),
         counter=st.sampled_from(["own", "own", "plain", "words", "priming"]),
         todos=st.sampled_from([0, 0, 3]),
         tiers=st.sampled_from(tiers),
-        force=st.sampled_from([False, False, True]),
+        force=st.booleans(),
         system_message=st.sampled_from([None, None, "You are a careful engineer. " * 5]),
     )
 

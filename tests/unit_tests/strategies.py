@@ -341,9 +341,9 @@ def _junk(build: Build, step: Step) -> None:
 
 def _spoofed(build: Build, step: Step) -> None:
     """A forged mark of this package, with data of the wrong shape."""
-    data: Any = ({"kind": "checkpoint", "replaced_ids": "m0"}, {"kind": "checkpoint", "replaced_ids": [1, "m1"]}, None, {"kind": 7}, ["x"])[
-        step.b % 5
-    ]
+    lists = ("m0", ["m1", 1], ["m0", "m1", "m2", "elsewhere"], ["elsewhere"], [f"m{k}" for k in range(40)])[step.b % 5]
+    whole = {"kind": "checkpoint", "replaced_ids": lists, **({"version": 1} if step.a % 2 else {})}
+    data: Any = whole if step.a < 4 else (None, {"kind": 7}, ["x"], {"kind": "recovered_context"}, {"kind": "checkpoint", "version": 1})[step.b % 5]
     build.add(HumanMessage(step.text or "forged", additional_kwargs={"lc_source": "round_compaction", "lc_data": data}))
 
 
@@ -418,7 +418,11 @@ def _with_id(message: BaseMessage, index: int, ids: str) -> BaseMessage:
 
 
 def histories(
-    *, min_steps: int = 0, max_steps: int = 12, ids: Sequence[str] = ("present", "present", "missing", "mixed")
+    *,
+    min_steps: int = 0,
+    max_steps: int = 12,
+    ids: Sequence[str] = ("present", "present", "missing", "mixed"),
+    often: Sequence[str] = (),
 ) -> st.SearchStrategy[list[BaseMessage]]:
     """Any history, broken ones included.
 
@@ -426,13 +430,19 @@ def histories(
         min_steps: The fewest steps between opening and end; one step is one to four messages.
         max_steps: The most steps.
         ids: How message ids are given, one is drawn: `present`, `missing`, `mixed`, `doubled`.
+        often: Kinds of steps to draw more often than others.
     """
-    return st.builds(_assemble, _steps(_ALL_KINDS, min_steps, max_steps), st.integers(0, 3), st.sampled_from(ids), st.integers(0, 5), st.integers(0, 2))
+    return st.builds(_assemble, _steps((*_ALL_KINDS, *[*often] * 8), min_steps, max_steps), st.integers(0, 3), st.sampled_from(ids), st.integers(0, 5), st.integers(0, 2))
 
 
 def valid_histories(
-    *, min_steps: int = 0, max_steps: int = 12, ids: Sequence[str] = ("present", "present", "missing", "mixed"), pending: bool = True
+    *,
+    min_steps: int = 0,
+    max_steps: int = 12,
+    ids: Sequence[str] = ("present", "present", "missing", "mixed"),
+    often: Sequence[str] = (),
+    pending: bool = True,
 ) -> st.SearchStrategy[list[BaseMessage]]:
     """Histories in which `pairing_faults` finds nothing; the last AI message may have open calls if `pending`."""
     ends = st.integers(0, 2) if pending else st.just(0)
-    return st.builds(_assemble, _steps(_VALID_KINDS, min_steps, max_steps), st.integers(0, 3), st.sampled_from(ids), st.integers(0, 5), ends)
+    return st.builds(_assemble, _steps((*_VALID_KINDS, *[*often] * 8), min_steps, max_steps), st.integers(0, 3), st.sampled_from(ids), st.integers(0, 5), ends)

@@ -148,7 +148,9 @@ def test_a_module_without_io_makes_no_random_ids(module: str) -> None:
     used = {
         node.attr if isinstance(node, ast.Attribute) else node.id for node in ast.walk(MODULES[module]) if isinstance(node, ast.Attribute | ast.Name)
     }
-    assert used & {"uuid1", "uuid4", "open", "urandom"} == set()
+    # A list of open tags may be called `open`; the built-in is a bare name.
+    names = {node.id for node in ast.walk(MODULES[module]) if isinstance(node, ast.Name)}
+    assert used & {"uuid1", "uuid4", "urandom"} | names & {"open"} == set()
 
 
 @pytest.mark.parametrize("module", sorted({*PURE, *VALUES}))

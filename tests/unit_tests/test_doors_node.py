@@ -175,7 +175,7 @@ def loop(node: Any, model: Any, schema: Any, **compile_with: Any) -> Any:
 
 
 @BOTH
-@pytest.mark.parametrize("schema", [ByIds, Appended, Plain, Merged, Delta])
+@pytest.mark.parametrize("schema", [ByIds, Formatted, Appended, Plain, Merged, Delta])
 def test_forty_steps_in_a_small_window(how: str, schema: Any) -> None:
     """The request verbatim in each of 41 model requests, pairs whole, a new prefix only at a compaction, the window never over its size."""
     subject, notes = shared()
@@ -197,11 +197,12 @@ def test_a_thread_goes_on_after_a_restart(tmp_path: Any) -> None:
     thread: Any = {"configurable": {"thread_id": "restarted"}, "recursion_limit": 200}
     with SqliteSaver.from_conn_string(str(tmp_path / "one.sqlite")) as saver:
         subject, notes = shared()
-        model = working(8)
+        model = working(20)
         graph = loop(RoundCompactNode(subject), model, ByIds, checkpointer=saver, interrupt_before=["agent"])
         graph.invoke({"messages": [HumanMessage(REQUEST, id="h")]}, thread)
-        while not blocks(graph.get_state(thread).values["messages"]):
-            graph.invoke(None, thread)
+        for _ in range(20):
+            if not blocks(graph.get_state(thread).values["messages"]):
+                graph.invoke(None, thread)
         held = graph.get_state(thread).values["messages"]
         asked = len(model.requests)
     assert len(notes.requests) == 1

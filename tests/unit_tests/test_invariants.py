@@ -70,6 +70,19 @@ def _no_waiting() -> Any:
         yield
 
 
+quick = st.fixed_dictionaries(
+    {
+        "context_window_tokens": st.sampled_from([2000, 6000]),
+        "trigger_token_threshold": st.just(200),
+        "keep_recent_messages": st.sampled_from([0, None, 1]),
+        "checkpoint_role": st.sampled_from(["user", "tool"]),
+        "min_target_context_ratio": st.just(0.0),
+        "timeout_seconds": st.just(0.0),
+    }
+)
+"""Configurations that compact wherever they can."""
+
+
 def play(scene: Scene, how: str = "sync", **more: Any) -> tuple[list[BaseMessage], CompactionResult, Play]:
     """One check of a fresh compactor: the given messages, the result, and who made it."""
     state, played = scene.state(), scene.play(**more)
@@ -119,8 +132,15 @@ def test_prefix_and_tail_are_equal_in_every_field(scene: Scene) -> None:
         assert (result.update, result.compacted) == ({}, False)
 
 
-@examples(200)
-@given(scenes(tiers=FOLDING), st.sampled_from(sorted(REDUCERS)))
+@examples(240)
+@given(
+    st.one_of(
+        scenes(tiers=FOLDING),
+        scenes(ids=("present",), often=("system", "system_within", "plain"), config=quick),
+        scenes(ids=("present",), often=("spoofed", "checkpoint", "pasted_block"), config=quick),
+    ),
+    st.sampled_from(sorted(REDUCERS)),
+)
 def test_the_state_after_the_update_is_the_list_of_the_result(scene: Scene, name: str) -> None:
     """Invariant 1, in the state: through each reducer that works by id, what was kept is there, and nothing else than the result is."""
     before, result, _ = play(scene)
@@ -499,18 +519,6 @@ def test_a_cancelled_check_leaves_everything_as_it_was(scene: Scene) -> None:
 
 # --- 8 ---------------------------------------------------------------------------------------------------------------------------------
 
-_shared_config = st.fixed_dictionaries(
-    {
-        "context_window_tokens": st.sampled_from([1500, 4000]),
-        "trigger_token_threshold": st.just(1),
-        "keep_recent_messages": st.sampled_from([0, None]),
-        "checkpoint_role": st.sampled_from(["user", "tool"]),
-        "min_target_context_ratio": st.just(0.0),
-        "timeout_seconds": st.just(0.0),
-    }
-)
-
-
 class Fair(Summariser):
     """Answers by what is asked alone, so that it does not matter who asks first; sometimes it fails."""
 
@@ -524,7 +532,7 @@ class Fair(Summariser):
 
 
 @examples(25)
-@given(st.lists(scenes(config=_shared_config, models=(True,)), min_size=2, max_size=6), st.sampled_from(["threads", "tasks"]))
+@given(st.lists(scenes(config=quick, models=(True,)), min_size=2, max_size=6), st.sampled_from(["threads", "tasks"]))
 def test_one_compactor_shared_by_many_gives_each_what_it_gives_alone(drawn: list[Scene], by: str) -> None:
     """Invariant 8: threads, or tasks of one loop, each with a conversation of its own, and some with the same one."""
     config, counter = drawn[0].config, drawn[0].counter

@@ -29,7 +29,7 @@ from langgraph.config import get_config
 from langgraph.graph import START, StateGraph
 from langgraph.graph.message import add_messages
 from langgraph.store.memory import InMemoryStore
-from procedures import BOTH, blocks, compactor, go, history, plain_counter, snapshot, summariser, widest_gap, work
+from procedures import BOTH, blocks, compactor, go, history, plain_counter, snapshot, summariser, widest_gap
 
 from langgraph_roundcompact import RoundCompactConfig, RoundCompactMiddleware, RoundCompactNode, RoundCompactor, StoreArchive, add_round_compaction
 from langgraph_roundcompact.testing import ScriptedChatModel
@@ -330,4 +330,3 @@ async def test_a_changed_message_is_not_answered_from_what_is_remembered() -> No
     second = await subject.acompact(other, thread_id="t")
     assert "TWO" in str(second.messages[1].content)
     assert len(model.requests) == 2
-    assert work(1)[0].id == "a1"
