@@ -9,30 +9,34 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
 
 from langgraph_roundcompact._calls import Reading, answered_by_person, exit_status, read_call
 from langgraph_roundcompact._content import text_of
 from langgraph_roundcompact._escape import storable
-from langgraph_roundcompact._facts import LEADING, MAX_TEXT, NEEDED, STEP, TERM_KINDS, WANTED, Fact
+from langgraph_roundcompact._facts import LEADING, MAX_TEXT, NEEDED, STEP, TERM_KINDS, WANTED, Fact, later_note
 from langgraph_roundcompact._folded import carried_facts, carried_status, is_folded
 from langgraph_roundcompact._groups import declared_calls, results_of
 from langgraph_roundcompact._lines import answers, last_words, sentences, telling_lines
 from langgraph_roundcompact._root import under_root
-from langgraph_roundcompact._terms import terms_in
+from langgraph_roundcompact._terms import Seen, terms_in
 
-MAX_LINES = MAX_TERMS = 8000
-"""Lines and terms of one extraction; the least telling beyond that are no facts."""
-_SCAN_ALL = 1_200_000
-"""Characters of a round that are looked at: about half a second of work. Where a round has more, its longest texts are looked at by head and tail."""
+MAX_LINES = 8000
+"""Lines, and terms, of one extraction; the least telling beyond that are no facts."""
+SCAN_ALL = 1_200_000
+"""Characters of a round that are looked at at most: a fraction of a second of work."""
+_SCAN_PER_LINE = 60
+"""Characters looked at for each line, and for each term, that may become a fact."""
 _LEADING_LINKS = 2
 _ANSI = re.compile(r"\x1b\[[0-9;?]{0,12}[A-Za-z]")
 _QUOTED = re.compile(r"`([^`\x00-\x1f\x7f-\x9f\u2028\u2029]{2,60})`")
 
 
-def extract_facts(messages: Sequence[BaseMessage], *, request: str = "", later: str = "", redact: Callable[[str], str] = str) -> tuple[Fact, ...]:
+def extract_facts(
+    messages: Sequence[BaseMessage], *, request: str = "", later: str = "", redact: Callable[[str], str] = str, scan: int = SCAN_ALL
+) -> tuple[Fact, ...]:
     """Every fact of some messages, each once, in no order of use.
 
     Args:
@@ -40,8 +44,10 @@ def extract_facts(messages: Sequence[BaseMessage], *, request: str = "", later: 
         request: The user's request. What it names is wanted.
         later: Text of the work that stays (the protected tail). What it names is needed.
         redact: Runs over each text before anything is taken from it.
+        scan: Characters that are looked at, about. Where the messages have more, the newest are looked at whole and of the older ones head
+            and tail of the longest.
     """
-    out = _Collector(redact, scan=fair_share([len(text_of(message)) for message in messages], _SCAN_ALL))
+    out = _Collector(redact, limits=_limits([len(text_of(message)) for message in messages], scan), most=min(scan // _SCAN_PER_LINE, MAX_LINES))
     results = results_of(messages)
     readings: dict[tuple[int, int], Reading] = {}
     for step, message in enumerate(messages):
@@ -69,6 +75,16 @@ def fair_share(lengths: Sequence[int], total: int) -> int:
             return share
         left -= length
     return total
+
+
+def _limits(lengths: Sequence[int], total: int) -> list[int]:
+    """Characters to look at of each text."""
+    newest, left = len(lengths), total // 4
+    while newest and lengths[newest - 1] <= left:
+        newest -= 1
+        left -= lengths[newest]
+    share = fair_share(lengths[:newest], total - total // 4 + left)
+    return [share] * newest + [total] * (len(lengths) - newest)
 
 
 def _assistant(out: _Collector, message: AIMessage) -> list[Reading]:
@@ -109,6 +125,14 @@ def _result(out: _Collector, message: BaseMessage, reading: Reading | None) -> N
 
 
 @dataclass(slots=True)
+class _Line:
+    weight: int = 0
+    order: int = 0
+    seen: int = 0
+    note: str = ""
+
+
+@dataclass(slots=True)
 class _Term:
     kind: str
     last: int = -1
@@ -125,10 +149,13 @@ class _Collector:
     """Facts as they come up, message by message."""
 
     redact: Callable[[str], str]
-    scan: int
-    """Characters of one text that are looked at."""
+    limits: Sequence[int]
+    """Characters that are looked at of the texts of each message."""
+    most: int
+    """Lines, and terms, that become facts."""
+    words_seen: Seen = field(default_factory=Seen)
     terms: dict[str, _Term] = field(default_factory=dict)
-    lines: dict[tuple[str, str], Fact] = field(default_factory=dict)
+    lines: dict[tuple[str, str], _Line] = field(default_factory=dict)
     last_said: str = ""
     step: int = 0
     place: int = 0
@@ -144,8 +171,9 @@ class _Collector:
     def clean(self, text: str) -> str:
         """Redacted text, bounded, storable, without terminal codes."""
         text = storable(self.redact(text))
-        if len(text) > self.scan:
-            text = text[: self.scan * 3 // 4] + "\n" + text[-self.scan // 4 :]
+        limit = self.limits[self.step]
+        if len(text) > limit:
+            text = text[: limit * 3 // 4] + "\n" + text[len(text) - limit // 4 :]
         return _ANSI.sub("", text) if "\x1b" in text else text
 
     def line(self, kind: str, text: str, weight: int, note: str = "") -> None:
@@ -156,22 +184,22 @@ class _Collector:
         if not text:
             return
         self.place += 1
-        fact = Fact(kind, text, self.order, 0, 1, weight, note)
-        known = self.lines.get(fact.key)
-        if known is not None:
-            fact = replace(known.joined(fact), weight=weight if kind == "todo" else max(weight, known.weight))
-        self.lines[fact.key] = fact
+        known = self.lines.get((kind, text))
+        if known is None:
+            known = self.lines[kind, text] = _Line()
+        known.weight = weight if kind == "todo" else max(weight, known.weight)
+        known.order, known.seen, known.note = self.order, known.seen + 1, later_note(kind, known.note, note)
 
     def ended(self, command: str, status: str) -> None:
         """A command's result said how it ended."""
         known = self.lines.get(("command", command.strip()[:MAX_TEXT].rstrip()))
         if known is not None and status:
-            self.lines[known.key] = replace(known, note=status)
+            known.note = status
 
     def words(self, text: str, *, said: bool) -> None:
         """The terms of a text of the present message."""
         links = 0
-        for kind, term in terms_in(text):
+        for kind, term in terms_in(text, self.words_seen):
             links += kind == "url"
             self._term(kind, term, said=said, leading=kind == "url" and links <= _LEADING_LINKS)
 
@@ -207,13 +235,14 @@ class _Collector:
 
     def facts(self, request: str, later: str) -> list[Fact]:
         """All facts, the least telling ones cut where there are too many."""
-        wanted = {term for _, term in terms_in(request[:_SCAN_ALL])}
-        needed = {term for _, term in terms_in(later[:_SCAN_ALL])}
+        wanted = {term for _, term in terms_in(request[:SCAN_ALL])}
+        needed = {term for _, term in terms_in(later[:SCAN_ALL])}
+        lines = [Fact(kind, text, line.order, 0, line.seen, line.weight, line.note) for (kind, text), line in self.lines.items()]
         terms = [
             Fact(term.kind, text, term.order, term.said, term.seen, WANTED * (text in wanted) + NEEDED * (text in needed) + LEADING * term.leading)
             for text, term in self.terms.items()
         ]
-        return [*_most(list(self.lines.values()), MAX_LINES, _line_order), *_most(terms, MAX_TERMS, _term_order)]
+        return [*_most(lines, self.most, _line_order), *_most(terms, self.most, _term_order)]
 
 
 def _most(facts: list[Fact], most: int, order: Callable[[Fact], tuple[int, ...]]) -> Iterable[Fact]:

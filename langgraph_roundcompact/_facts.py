@@ -60,21 +60,20 @@ class Fact:
 
     def joined(self, later: Fact) -> Fact:
         """This fact told again: newer and better known, nothing else about it changes."""
-        note = later.note or self.note
-        if self.kind == "file":
-            note = _operations(self.note, later.note)
         return replace(
             self,
             order=max(self.order, later.order),
             refs=self.refs + later.refs,
             seen=self.seen + later.seen,
             weight=(self.weight | later.weight) if self.kind in TERM_KINDS else max(self.weight, later.weight),
-            note=note,
+            note=later_note(self.kind, self.note, later.note),
         )
 
 
-def _operations(before: str, after: str) -> str:
-    """What was done to a file, repeats left out, the last six."""
+def later_note(kind: str, before: str, after: str) -> str:
+    """The note of a fact that is told again: the newer one; of a file all operations, repeats left out, the last six."""
+    if kind != "file":
+        return after or before
     letters = before
     for letter in after:
         letters += "" if letters.endswith(letter) else letter

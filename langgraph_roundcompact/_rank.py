@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from langgraph_roundcompact._facts import LEADING, NEEDED, TERM_KINDS, WANTED, Fact
 from langgraph_roundcompact._lines import template
-from langgraph_roundcompact._terms import parts_of, terms_in, words_in_name
+from langgraph_roundcompact._terms import Seen, parts_of, terms_in, words_in_name
 
 _TERM_WORTH = {"url": 1.2, "path": 1.3, "place": 0.6, "id": 2.0, "date": 2.0, "number": 0.3, "name": 1.7}
 _LINE_WORTH = {"user": 8.5, "todo": 1.7, "intent": 1.5, "said": 1.2, "file": 1.5, "command": 0.8, "error": 2.0, "result": 0.7}
@@ -52,7 +52,8 @@ def rank(facts: Sequence[Fact]) -> Ranking:
     newest = max((fact.order for fact in facts), default=0)
     topics = _topics(facts, newest)
     worth = {fact.text: _term_worth(fact, newest, topics) for fact in facts if fact.kind in TERM_KINDS}
-    held = [_held(fact) for fact in facts]
+    seen = Seen()
+    held = [_held(fact, seen) for fact in facts]
     words = [_words(fact) for fact in facts]
     often = Counter(word for some in words for word in some)
     rare = {word: _WORD_WORTH / (1 + math.log2(count)) for word, count in often.items()}
@@ -119,12 +120,12 @@ def choose(facts: Sequence[Fact], render: Callable[[Sequence[Fact]], str], budge
     return chosen + extra
 
 
-def _held(fact: Fact) -> frozenset[str]:
+def _held(fact: Fact, seen: Seen) -> frozenset[str]:
     """Terms that whoever shows the fact shows too."""
     if fact.kind in TERM_KINDS:
         return frozenset((fact.text, *parts_of(fact.text)))
     held: set[str] = set()
-    for _, term in terms_in(fact.text):
+    for _, term in terms_in(fact.text, seen):
         held.add(term)
         held.update(parts_of(term))
     return frozenset(held)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
 
 Term = tuple[str, str]
 """`(kind, text)`: the kind is `url`, `path`, `place` (file and line), `id`, `date`, `number` or `name`."""
@@ -54,13 +53,11 @@ _DIGIT = re.compile(r"\d")
 
 @dataclass(slots=True)
 class Seen:
-    """What is known of words and lines that were looked at already: the texts of one round repeat most of theirs."""
+    """What is known of words that were looked at already: the texts of one round repeat most of theirs."""
 
     words: dict[str, tuple[Term, ...]] = field(default_factory=dict)
     months: set[str] = field(default_factory=set)
     """Words with the name of a month."""
-    lines: dict[Any, Any] = field(default_factory=dict)
-    """For whoever reads lines."""
 
 
 def terms_in(text: str, seen: Seen | None = None) -> list[Term]:

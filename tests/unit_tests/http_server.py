@@ -355,7 +355,8 @@ class _Responses:
         why = {"length": "max_output_tokens", "content_filter": "content_filter"}.get(reply.finish)
         return {
             "id": f"resp_{spent.number}", "object": "response", "created_at": 1, "model": "m", "output": cls.items(reply, spent.number),
-            "parallel_tool_calls": True, "tool_choice": "auto", "tools": [], "error": None, "status": "incomplete" if why else "completed", "usage": cls.usage(spent),
+            "tool_choice": "auto", "tools": [], "error": None, "parallel_tool_calls": True,
+            "status": "incomplete" if why else "completed", "usage": cls.usage(spent),
             "incomplete_details": {"reason": why} if why else None, "metadata": {}, "instructions": None, "temperature": None, "top_p": None,
         }  # fmt: skip
 

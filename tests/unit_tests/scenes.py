@@ -142,8 +142,8 @@ COUNTERS: dict[str, Any] = {"own": None, "plain": plain_counter, "words": _word_
 
 configurations: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
     {
-        "context_window_tokens": st.sampled_from([1500, 600, 4000, 12_000]),
-        "trigger_token_threshold": st.sampled_from([250, 250, 1, 600, None]),
+        "context_window_tokens": st.sampled_from([1500, 600, 3000, 10_000]),
+        "trigger_token_threshold": st.sampled_from([250, 250, 100, 600, None]),
         "min_target_context_ratio": st.sampled_from([0.0, 0.0, 0.0, 0.0, 0.1]),
         "keep_recent_messages": st.sampled_from([0, 0, None, 1, 2, 5]),
         "checkpoint_role": st.sampled_from(["user", "tool"]),
@@ -287,7 +287,7 @@ def scenes(
     return st.builds(
         _scene,
         drawn,
-        amount=st.sampled_from([2, 4, 1, 8, 0]),
+        amount=st.sampled_from([4, 8, 16, 2, 0]),
         chunks=st.sampled_from([False, False, False, True]),
         usage=st.sampled_from([False, False, False, True]),
         config=config,

@@ -104,7 +104,7 @@ def test_none_is_no_messages_and_one_message_is_a_list() -> None:
         (Broken(), "none"),
         ({}, "none"),
     ],
-    ids=str,
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
 def test_a_missing_key_is_named_with_what_there_is(state: Any, says: str) -> None:
     with pytest.raises(ConfigurationError, match="'history'") as told:

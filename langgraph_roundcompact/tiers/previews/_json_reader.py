@@ -137,6 +137,8 @@ def _value(piece: str) -> tuple[bool, Any]:
 
 
 def _string(piece: str) -> str:
+    if "\\" not in piece:
+        return piece.strip('"')
     try:
         return str(json.loads(piece, strict=False))
     except ValueError:

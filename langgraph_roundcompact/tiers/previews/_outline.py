@@ -65,8 +65,13 @@ def lines_of(text: str) -> list[str]:
 
 def edge_ranks(lines: list[str]) -> list[int]:
     """Filling ranks: from both ends inwards, two lines of the head for one of the tail; never for blank lines."""
-    last = 2 * len(lines) - 1
-    return [FILL + min(i, last - 2 * i) if line and not line.isspace() else NEVER for i, line in enumerate(lines)]
+    count = len(lines)
+    head = (2 * count + 2) // 3
+    ranks = [*range(FILL, FILL + head), *range(FILL + 2 * (count - head) - 1, FILL, -2)]
+    for position, line in enumerate(lines):
+        if not line or line.isspace():
+            ranks[position] = NEVER
+    return ranks
 
 
 def raise_rank(ranks: list[int], position: int, rank: int) -> None:

@@ -64,20 +64,22 @@ def _read(lines: list[str]) -> tuple[list[_File], list[int]]:
     files: list[_File] = []
     ranks = edge_ranks(lines)
     raise_edges(ranks, 60, 3, 2)
-    old = new = changed = 0
+    old = new = base = changed = 0
     for position, line in enumerate(lines):
         hunk = _HUNK.match(line)
         if hunk and files:
             old, new, changed = int(hunk.group(1) or 1), int(hunk.group(2) or 1), 0
             files[-1].hunks += 1
-            raise_rank(ranks, position, _hunk_rank(files[-1]))
+            base = _hunk_rank(files[-1])
+            raise_rank(ranks, position, base)
         elif old > 0 or new > 0:
             old -= line[:1] not in ("+", "\\")
             new -= line[:1] not in ("-", "\\")
             if line[:1] in ("+", "-"):
-                changed += 1
                 files[-1].count(line[0])
-                raise_rank(ranks, position, _hunk_rank(files[-1]) + min(changed, 60))
+                if len(line) > 1 and not line[1:].isspace():
+                    changed += 1
+                    raise_rank(ranks, position, base + min(changed, 60))
         elif _FILE.match(line) and _starts_file(lines, position, files):
             files.append(_File(position, _name(lines, position)))
         elif _HEADER.match(line) and files and files[-1].hunks == 0:

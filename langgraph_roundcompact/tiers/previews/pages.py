@@ -134,37 +134,36 @@ def outline(text: str) -> Outline:
 def _read(text: str, reader: _Reader) -> None:
     """Walk over the tags once."""
     start = 0
-    while True:
-        match = _TOKEN.search(text, start)
-        if match is None:
-            reader.text(text[start:])
-            return
-        reader.text(text[start : match.start()])
-        start = match.end()
-        if match.group() == "<!--":
-            start = _after(text, "-->", start)
-        elif match.group() == "<![CDATA[":
-            end = _after(text, "]]>", start)
-            reader.text(text[start : end - 3])
+    while match := _TOKEN.search(text, start):
+        begin, end = match.span()
+        if begin > start:
+            reader.text(text[start:begin])
+        slash, name, attributes = match.groups()
+        if name:
+            start = _tag(text, reader, slash == "/", name.lower(), attributes, end)
+        elif text.startswith("<!--", begin):
+            start = _after(text, "-->", end)
+        elif text.startswith("<![CDATA[", begin):
+            start = _after(text, "]]>", end)
+            reader.text(text[end:start].removesuffix("]]>"))
+        else:
             start = end
-        elif match.group(2):
-            start = _tag(text, reader, match, start)
+    reader.text(text[start:])
 
 
-def _tag(text: str, reader: _Reader, match: re.Match[str], start: int) -> int:
+def _tag(text: str, reader: _Reader, closing: bool, name: str, attributes: str, end: int) -> int:
     """One tag; the position after it, or after the element whose content is not text."""
-    closing, name = match.group(1) == "/", match.group(2).lower()
-    if name in _SILENT and not closing:
-        return start if match.group(3).endswith("/") else _after_element(text, name, start)
-    if name == "a":
-        _link(reader, match.group(3), closing)
-    elif name == "meta":
-        _meta(reader, match.group(3))
-    elif name in ("td", "th"):
-        reader.words.append(" | " if not closing and reader.words else "")
-    elif name in _BLOCKS:
+    if name in _BLOCKS:
         _block(reader, name, closing)
-    return start
+    elif name in _SILENT:
+        return end if closing or attributes.endswith("/") else _after_element(text, name, end)
+    elif name == "a":
+        _link(reader, attributes, closing)
+    elif name == "meta":
+        _meta(reader, attributes)
+    elif name in ("td", "th") and not closing and reader.words:
+        reader.words.append(" | ")
+    return end
 
 
 def _block(reader: _Reader, name: str, closing: bool) -> None:

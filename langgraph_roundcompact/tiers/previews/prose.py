@@ -23,6 +23,8 @@ def outline(text: str) -> Outline:
     raise_edges(ranks, 2, 3, 2)
     headings = 0
     for position, line in enumerate(lines):
+        if len(line) < 4:
+            continue
         if _HEADING.match(line) or (_TITLE.match(line) and _alone(lines, position)):
             headings += 1
             _section(lines, ranks, position, min(position + 3, len(lines)), _level(line))
