@@ -9,7 +9,7 @@ from langchain_core.messages import BaseMessage
 
 from langgraph_roundcompact._audit import audit
 from langgraph_roundcompact._digest import DIGEST_KINDS, DigestFrame, digest_text, fit_digest
-from langgraph_roundcompact._extract import extract_facts
+from langgraph_roundcompact._extract import SCAN_ALL, extract_facts
 from langgraph_roundcompact._facts import Fact, merge_facts
 from langgraph_roundcompact._ledger import Ledger, fit_ledger, ledger_text
 from langgraph_roundcompact._rank import Ranking, choose, rank
@@ -42,6 +42,7 @@ def gather_facts(
     earlier_facts: Sequence[Fact] = (),
     later: str = "",
     redact: Callable[[str], str] = str,
+    scan: int = SCAN_ALL,
 ) -> Ranking:
     """All facts for a checkpoint, ranked. The costly half of `checkpoint_texts`: it does not depend on the budget.
 
@@ -51,8 +52,9 @@ def gather_facts(
         earlier_facts: Facts that the earlier checkpoint of this round carried.
         later: Text of the work that stays.
         redact: Runs over each text before anything is taken from it.
+        scan: Characters of the work that are looked at, about.
     """
-    return rank(merge_facts(earlier_facts, extract_facts(messages, request=request, later=later, redact=redact)))
+    return rank(merge_facts(earlier_facts, extract_facts(messages, request=request, later=later, redact=redact, scan=scan)))
 
 
 def checkpoint_texts(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from langchain_core.messages import BaseMessage
@@ -13,6 +13,7 @@ from langgraph_roundcompact._budget import cut
 from langgraph_roundcompact._compose import Texts, checkpoint_texts, gather_facts
 from langgraph_roundcompact._content import text_of
 from langgraph_roundcompact._effects import Count, Flow
+from langgraph_roundcompact._extract import SCAN_ALL
 from langgraph_roundcompact._ledger import facts_from_data, facts_to_data
 from langgraph_roundcompact._memory_block import BlockData, EarlierBlock, checkpoint_messages, frame, read_block, recovered_message
 from langgraph_roundcompact._parts import Job, Parts
@@ -27,6 +28,9 @@ FIT_TRIES = 5
 
 SUMMARY_SHARE = 0.75
 """Of the room for both texts, what a model's summary may take at most: facts it left out need the rest."""
+
+SCAN_PER_TOKEN = 96
+"""Characters of the work that are looked at for each token of the budget: more than that does not change what fits."""
 
 _LATER_CHARS = 4000
 """Of each message that stays, what is searched for facts that are needed again."""
@@ -99,7 +103,21 @@ class Draft:
 
 def start_round(job: Job, parts: Parts, cut: Cut, sizes: Sizes, budget: int) -> Round:
     """Bundle a round, with its earlier checkpoint read back."""
+    parts = replace(parts, redact=_remembered(parts.redact))
     return Round(job=job, parts=parts, cut=cut, sizes=sizes, budget=budget, earlier=read_block([job.messages[i] for i in cut.own]))
+
+
+def _remembered(redact: Callable[[str], str]) -> Callable[[str], str]:
+    """Redaction that runs once over each text of a round: the request and the ledger read the same ones."""
+    known: dict[str, str] = {}
+
+    def once(text: str) -> str:
+        clean = known.get(text)
+        if clean is None:
+            clean = known[text] = redact(text)
+        return clean
+
+    return once
 
 
 def recover(round_: Round) -> str:
@@ -125,7 +143,7 @@ def write_draft(round_: Round, summary: str | None, recovered: str, archive_id: 
     corrected by what the result really weighs.
     """
     source = _source(round_)
-    ranking = gather_facts(**source)
+    ranking = gather_facts(**source, scan=min(round_.budget * SCAN_PER_TOKEN, SCAN_ALL))
     bare = Texts("-", "", (), (), Audit())
     empty = yield Count(_messages(round_, bare, recovered, archive_id))
     room = max(round_.budget - empty, 1)

@@ -43,7 +43,7 @@ _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 def storable(text: str) -> str:
     """`text` with NUL and lone surrogates, which databases and UTF-8 refuse, as U+FFFD."""
-    return _UNSTORABLE.sub("\ufffd", text)
+    return text if text.isascii() and "\x00" not in text else _UNSTORABLE.sub("\ufffd", text)
 
 
 def neutralise(text: str) -> str:

@@ -27,7 +27,7 @@ MAX_LINES = 8000
 """Lines, and terms, of one extraction; the least telling beyond that are no facts."""
 SCAN_ALL = 1_200_000
 """Characters of a round that are looked at at most: a fraction of a second of work."""
-_SCAN_PER_LINE = 60
+_SCAN_PER_LINE = 160
 """Characters looked at for each line, and for each term, that may become a fact."""
 _LEADING_LINKS = 2
 _ANSI = re.compile(r"\x1b\[[0-9;?]{0,12}[A-Za-z]")

@@ -58,6 +58,8 @@ def declared_calls(message: BaseMessage) -> tuple[Call, ...]:
         return ()
     calls = [_call(raw, "tool") for raw in message.tool_calls]
     calls += [_call(raw, "invalid") for raw in message.invalid_tool_calls]
+    if type(message.content) is str and not message.additional_kwargs.get("tool_calls"):
+        return tuple(calls)
     known = {call.id for call in calls if call.id}
     in_blocks_only = not calls
     for call in _block_calls(message):

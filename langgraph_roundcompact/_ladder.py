@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import BaseMessage, ToolMessage
 
 from langgraph_roundcompact._archive_record import archive_key, archive_record
 from langgraph_roundcompact._content import text_of
@@ -24,10 +24,12 @@ from langgraph_roundcompact._folded import is_folded, is_pinned, marked
 from langgraph_roundcompact._gate import faults
 from langgraph_roundcompact._groups import group_messages
 from langgraph_roundcompact._memory_block import pointer
+from langgraph_roundcompact._message_tokens import message_tokens
 from langgraph_roundcompact._seal import seal_folds
 from langgraph_roundcompact._standing import commit_folds
-from langgraph_roundcompact.tiers import Tier, TierContext, single_fold
+from langgraph_roundcompact.tiers import BUILT_IN_TIERS, Tier, TierContext, single_fold, superseded
 from langgraph_roundcompact.tiers._idle import idle_seconds
+from langgraph_roundcompact.tiers._results import preview_limit
 from langgraph_roundcompact.tiers.single_fold import fold_unread
 
 log = logging.getLogger("langgraph_roundcompact")
@@ -67,8 +69,8 @@ def climb(round_: Round, *, pointers: bool = True) -> Flow[Ladder]:
     places = tuple(i for group in round_.cut.groups for i in group)
     context = _context(round_, places, pointers=pointers)
     weight = round_.sizes.new_work
-    for tier in parts.tiers if places else ():
-        if ladder.tokens <= context.target_tokens:
+    for number, tier in enumerate(parts.tiers if places else ()):
+        if ladder.tokens <= context.target_tokens or (tier is not superseded and _is_hopeless(round_, ladder, parts.tiers[number:], context)):
             break
         step = _step(ladder, tier, job.messages, places, replace(context, window_tokens=ladder.tokens), parts.passes)
         if step is None:
@@ -152,6 +154,28 @@ def _counted(round_: Round, ladder: Ladder) -> MeasureWindow:
         tools=job.tools,
         exact=True,
     )
+
+
+def _is_hopeless(round_: Round, ladder: Ladder, tiers: Sequence[Tier], context: TierContext) -> bool:
+    """Whether the tiers of the package, as far as can be foreseen, will not reach the target: previews take half of their room at least.
+
+    In a round of many hundred steps the previews would take as long as the checkpoint that is made anyway.
+    """
+    if not set(tiers) <= set(BUILT_IN_TIERS):
+        return False
+    left = [ladder.folds.get(i, round_.job.messages[i]) for group in round_.cut.groups for i in group if i not in ladder.gone]
+    sizes = [message_tokens(message, context.estimate) for message in left]
+    gain = sum(_foreseen_gain(message, size, context) for message, size in zip(left, sizes, strict=True))
+    return ladder.tokens - int(gain * context.scale) > context.target_tokens
+
+
+def _foreseen_gain(message: BaseMessage, tokens: int, context: TierContext) -> int:
+    """The most that folding a message gives, in tokens of the estimate."""
+    if is_folded(message):
+        return 0
+    if isinstance(message, ToolMessage):
+        return tokens - min(preview_limit(tokens) // 2, tokens)
+    return context.estimate(message.content) if isinstance(message.content, str) else 0
 
 
 def _context(round_: Round, places: Sequence[int], *, pointers: bool) -> TierContext:

@@ -46,6 +46,7 @@ _LONGEST_STRUCTURE: Final = 4_000
 """Characters of JSON, beside its long strings, up to which it stays JSON when it is shortened."""
 _LONG_STRING: Final = 80
 _TRIES: Final = 8
+_COUNTED_AT_ONCE: Final = 32
 
 _GAP = r"[\s\u00ad\u200b-\u200f\u2060\ufeff]{0,8}"
 _FRAME = re.compile(rf"<(?={_GAP}[/\\]?{_GAP}(?:{'|'.join(FRAME_TAGS)})(?![\w-]))|\[(?={_GAP}§)", re.IGNORECASE)
@@ -97,11 +98,12 @@ def render_transcript(groups: Sequence[Sequence[BaseMessage]], *, redact: Redact
         The transcript; long texts keep head and tail, the longest give way first, and whole groups are left out from the end only when nothing
         can be shortened any more. `None` when not even one group fits.
     """
-    rendered = _rendered_groups(groups, redact)
     if limit_tokens is None:
-        text = _joined(chain.from_iterable(rendered), None)
-        return Transcript(text, len(rendered), estimate(text))
-    whole = _fitted(rendered, estimate, limit_tokens)
+        whole_groups = list(_rendered_groups(groups, redact))
+        text = _joined(chain.from_iterable(whole_groups), None)
+        return Transcript(text, len(whole_groups), estimate(text))
+    rendered = _as_many_as_may_fit(groups, redact, estimate, limit_tokens)
+    whole = _fitted(rendered, estimate, limit_tokens) if len(rendered) == len(groups) else None
     if whole is not None:
         return whole
     fitting = _fitting_groups(rendered, estimate, limit_tokens)
@@ -171,18 +173,31 @@ def _joined(pieces: Any, cap: int | None) -> str:
 # --- entries ---------------------------------------------------------------------------------------------------------------------------------
 
 
-def _rendered_groups(groups: Sequence[Sequence[BaseMessage]], redact: Redact) -> list[list[Piece]]:
+def _as_many_as_may_fit(groups: Sequence[Sequence[BaseMessage]], redact: Redact, estimate: Estimate, limit: int) -> list[list[Piece]]:
+    """Leading groups, rendered until even their shortest forms are well over the limit: the others need not be looked at."""
+    rendered: list[list[Piece]] = []
+    tokens, counted = 0, 0
+    for pieces in _rendered_groups(groups, redact):
+        rendered.append(pieces)
+        if len(rendered) - counted == _COUNTED_AT_ONCE:
+            tokens += estimate(_joined(chain.from_iterable(rendered[counted:]), _LEAST_OF_ALL))
+            counted = len(rendered)
+            if tokens > limit * 1.1:
+                break
+    return rendered
+
+
+def _rendered_groups(groups: Sequence[Sequence[BaseMessage]], redact: Redact) -> Iterator[list[Piece]]:
     messages = [message for group in groups for message in group]
     links = results_of(messages)
     answered = set(links.values())
-    out, at = [], 0
+    at = 0
     for group in groups:
         pieces: list[Piece] = []
         for message in group:
             pieces += _entry(message, at, links.get(at), answered, redact)
             at += 1
-        out.append(pieces)
-    return out
+        yield pieces
 
 
 def _entry(message: BaseMessage, at: int, link: tuple[int, int] | None, answered: set[tuple[int, int]], redact: Redact) -> Iterator[Piece]:
@@ -242,6 +257,12 @@ def _parse_error(message: BaseMessage, number: int) -> str:
 
 def _body(message: BaseMessage, redact: Redact, number: int = 0) -> Iterator[Piece]:
     """Text, media, data and server-side tools of a message, in their order."""
+    if isinstance(message.content, str):
+        text = _clean(message.content, redact)
+        if text.strip():
+            yield Leaf(text)
+            yield "\n"
+        return
     open_server = {call.id for call in server_calls(message)[0]} - server_calls(message)[1]
     for kind, shown in visible_parts(message):
         if kind == "text":

@@ -16,7 +16,6 @@ from langgraph_roundcompact._redact import default_redact
 from langgraph_roundcompact._spans import is_interim, is_real_user
 from langgraph_roundcompact._window import capacity, limits
 from langgraph_roundcompact.config import RoundCompactConfig
-from langgraph_roundcompact.tiers import DEFAULT_TIERS
 
 _METER = Meter()
 """Shared: it keeps token counts of message objects, and nothing of a run."""
@@ -49,7 +48,7 @@ def compact_by_rules(messages: Sequence[BaseMessage], config: RoundCompactConfig
     parts = Parts(
         config=config,
         estimate=_METER.count_text,
-        tiers=tuple(DEFAULT_TIERS),
+        tiers=(),  # what a reducer promises is one checkpoint
         reinjectors={},
         is_real_user=is_real_user,
         is_pending=is_interim,

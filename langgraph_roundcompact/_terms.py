@@ -1,8 +1,9 @@
 """Terms: the short exact strings that a text stands or falls with.
 
 Paths, file names, `file:line`, URLs, hashes, ids, versions, amounts, identifiers: strings that nobody can rebuild from a paraphrase. They are
-recognised by shape alone, never by a list of tools or of languages. The text is first cut at white space, in one linear pass; each word is
-judged by itself, once for all texts that repeat it; a run of a megabyte (base64, minified code) costs one look at its length.
+recognised by shape alone, never by a list of tools or of languages. The text is first cut into runs of the characters such strings are made
+of, in one linear pass, and each run is then judged by itself, once for all texts that repeat it; a run of a megabyte (base64, minified code)
+costs one look at its length.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _ESCAPE = re.compile(r"\\[nrt](?=\w)")
 _PROPER = re.compile(r"[A-Z](?<!\w.)[a-z]{2,15}(?: [A-Z][A-Za-z]{1,15}){1,3}\b")
 _WIDE_NUMBER = re.compile(r"\d[\d.,:]{0,12} ?[年月日号时分秒万亿千百元块倍个家名人次单座岁吨米件家所条款项章%](?:\d{1,2}[月日号])?")
 _MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]{0,6}\.?"
-_MONTH_NAME = re.compile(_MONTH)
+_MONTH_NAME = re.compile(rf"\b{_MONTH}$")
 _DATE = re.compile(rf"\b{_MONTH} \d{{1,2}}(?:st|nd|rd|th)?(?:, ?\d{{4}})?\b|\b\d{{1,2}} {_MONTH} \d{{4}}\b")
 _HEX = re.compile(r"[0-9a-f]{7,64}|[0-9A-F]{7,64}|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _NUMBER = re.compile(r"[#$v]?\d[\d.,_:/\-]{0,20}(?:%|[A-Za-z]{1,4})?")
@@ -46,8 +47,8 @@ _EXTENSIONS = frozenset(
 _LETTER = re.compile(r"[A-Za-z]")
 _LETTERS = re.compile(r"[A-Za-z]{2}")
 _EDGE = ".,:;/-+@"
-_AROUND_WORD = "\"'()[]{}<>,;:!?.*=`|#$@%+-&"
-"""Characters that make no term of an ordinary word."""
+_IN_RUN = re.compile(rb"[\w./:@~+\-#$%\x80-\xff]")
+_APART = bytes(byte if _IN_RUN.match(bytes([byte])) else 32 for byte in range(256))
 _DIGIT = re.compile(r"\d")
 
 
@@ -74,12 +75,12 @@ def terms_in(text: str, seen: Seen | None = None) -> list[Term]:
     if "\\" in text:
         # In quoted source a newline is written with a letter, which is not part of the name after it.
         text = _ESCAPE.sub(" ", text)
-    words, known = dict.fromkeys(text.split()), seen.words
+    words, known = dict.fromkeys(_cut(text)), seen.words
     for word in words:
         terms = known.get(word)
         if terms is None:
             terms = known[word] = _terms_of(word)
-            if _MONTH_NAME.search(word):
+            if not word.islower() and _MONTH_NAME.search(word):
                 seen.months.add(word)
         for term in terms:
             found[term] = None
@@ -91,11 +92,17 @@ def terms_in(text: str, seen: Seen | None = None) -> list[Term]:
     return list(found)
 
 
+def _cut(text: str) -> list[str]:
+    """The text cut at every character of ASCII that no term holds, and at white space."""
+    return text.encode("utf-8", "surrogatepass").translate(_APART).decode("utf-8", "surrogatepass").split()
+
+
 def _terms_of(word: str) -> tuple[Term, ...]:
-    """The terms in a word, which holds no white space."""
-    bare = word.strip(_AROUND_WORD)
-    if not bare or (bare.isalpha() and (bare.islower() or len(bare) > MAX_TERM)):
+    """The terms in a piece of `_cut`."""
+    if word.isalpha() and word.islower():
         return ()
+    if word.isascii() and (word[0].isalnum() or word[0] == "_"):
+        return _judge(word) if len(word) <= MAX_TERM else ()
     runs = dict.fromkeys(_RUN.findall(word))
     return tuple(dict.fromkeys(term for run in runs if len(run) <= MAX_TERM and not (run.isalpha() and run.islower()) for term in _judge(run)))
 

@@ -24,6 +24,8 @@ from langgraph_roundcompact._media import media_kind
 _DATA_URL = re.compile(
     r"data:([\w.+-]{1,60}/[\w.+-]{1,60})?(?:;[\w.+-]{1,40}(?:=[\w.+\"-]{0,60})?){0,4};base64,\s{0,4}[A-Za-z0-9+/=_%-]*+", re.IGNORECASE
 )
+_LONG_RUN, _LONG_LINE = 160, 60
+"""Characters of an unbroken run, and of a line among others, from which a text may be encoded data."""
 _RUN = re.compile(r"[A-Za-z0-9+/=_-]{160,}+")
 _LINES = re.compile(r"^(?:[A-Za-z0-9+/=]{60,128}+\r?\n){3,}+[A-Za-z0-9+/=]{0,128}+", re.MULTILINE)
 _LINK = re.compile(r"(?!data:)[a-z][a-z0-9+.-]{1,20}://|files/|\.{0,2}/", re.IGNORECASE)
@@ -48,9 +50,10 @@ def without_payloads(text: str) -> str:
     """`text` with data URLs and long runs of base64 replaced by a statement of what stood there. Linear."""
     if ";base64," in text:
         text = _DATA_URL.sub(_stated_url, text)
-    if len(text) >= 160:
-        text = _RUN.sub(_stated_run, _LINES.sub(_stated_run, text))
-    return text
+    if len(text) < _LONG_RUN or (longest := max(map(len, text.split()), default=0)) < _LONG_LINE:
+        return text
+    text = _LINES.sub(_stated_run, text)
+    return _RUN.sub(_stated_run, text) if longest >= _LONG_RUN else text
 
 
 def _stated_url(found: re.Match[str]) -> str:

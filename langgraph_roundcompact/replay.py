@@ -16,6 +16,7 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage, SystemMessage, ToolMessage
 from langgraph.graph.message import add_messages
 
+from langgraph_roundcompact._folded import is_folded
 from langgraph_roundcompact._memory_block import is_checkpoint, is_own
 from langgraph_roundcompact._spans import is_real_user
 from langgraph_roundcompact.compactor import RoundCompactor
@@ -266,12 +267,12 @@ def _check(tape: _Tape, before: Sequence[BaseMessage], config: RoundCompactConfi
 
 
 def _prefix_failures(tape: _Tape, before: Sequence[BaseMessage], after: Sequence[BaseMessage]) -> list[str]:
-    """Equal in every field up to the request. Blocks of earlier rounds belong to it and have no print from loading."""
+    """Equal in every field up to the request. Blocks and folds of earlier rounds belong to it and are not as they were loaded."""
     held = [*after, *[None] * (len(before) - len(after))]
     for old, new in zip(before, held, strict=True):
         if new is None or new.id != old.id:
             return [f"message {old.id} of the preserved prefix is gone"]
-        if _print(new) != (_print(old) if is_own(old) else tape.prints[old.id or ""]):
+        if _print(new) != (_print(old) if is_own(old) or is_folded(old) else tape.prints[old.id or ""]):
             return [f"message {old.id} of the preserved prefix changed"]
     return []
 

@@ -16,6 +16,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from langgraph_roundcompact._budget import cut, fair_shares
+from langgraph_roundcompact.reinject._calls import Span
 from langgraph_roundcompact.reinject._context import ReinjectBuilder, ReinjectContext, clean, visible
 from langgraph_roundcompact.reinject.plan import PlanBuilder
 from langgraph_roundcompact.reinject.plan_mode import PlanModeBuilder
@@ -78,6 +79,7 @@ def recovered_sections(
     Returns:
         `(name, body)` pairs, escaped and redacted, none of them blank; empty when there is nothing to say.
     """
+    ctx = replace(ctx, target=Span(ctx.target), kept=Span(ctx.kept))
     chosen = {name: builders[name] for name in dict.fromkeys(order) if _known(name, builders)}
     budget = min(max_tokens, ctx.budget_tokens) - ctx.estimate(_HEAD + _TAIL)
     if budget <= 0:

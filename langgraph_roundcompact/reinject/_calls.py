@@ -64,8 +64,22 @@ class Use:
         return not edited and self.text.strip() not in ("[cleared]", "")
 
 
+class Span(tuple[BaseMessage, ...]):
+    """Messages whose calls are read once, however many builders ask for them."""
+
+    uses: list[Use] | None = None
+
+
 def uses_of(messages: Sequence[BaseMessage]) -> list[Use]:
     """All calls with their results, in the order they were made. Blocks of ours are no source."""
+    if not isinstance(messages, Span):
+        return _read_uses(messages)
+    if messages.uses is None:
+        messages.uses = _read_uses(messages)
+    return messages.uses
+
+
+def _read_uses(messages: Sequence[BaseMessage]) -> list[Use]:
     foreign = [message for message in messages if not is_own(message)]
     answers = {position: foreign[index] for index, position in results_of(foreign).items()}
     found: list[Use] = []
@@ -76,6 +90,7 @@ def uses_of(messages: Sequence[BaseMessage]) -> list[Use]:
     return found
 
 
+@lru_cache(maxsize=1024)
 def tool_key(name: str) -> str:
     """Spellings of one tool made equal: `Read_File`, `read-file`, `ReadFile`, and `mcp__files__read_file`."""
     last = name.rsplit("__", 1)[-1] or name

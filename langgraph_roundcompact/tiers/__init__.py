@@ -28,5 +28,5 @@ __all__ = [
 BUILT_IN_TIERS: tuple[Tier, ...] = (time_cleaning, superseded, trim_middle, single_fold, round_total, overall_total, whole_segment)
 """All tiers of the package, cheapest for the reader first."""
 
-DEFAULT_TIERS: tuple[Tier, ...] = ()
+DEFAULT_TIERS: tuple[Tier, ...] = BUILT_IN_TIERS
 """The tiers of a compactor that was not given any."""

@@ -110,12 +110,17 @@ def preview_of(result: Result, context: TierContext) -> str:
     """What stands for a result: the same for the same message and call."""
     return preview(
         shown_text(result.message),
-        limit_tokens=min(max(result.tokens // PREVIEW_SHARE, PREVIEW_LEAST), PREVIEW_MOST),
+        limit_tokens=preview_limit(result.tokens),
         estimate=context.estimate,
         tool=result.use.tool,
         arguments=result.use.args,
         where=context.where(result.message),
     ).text
+
+
+def preview_limit(tokens: int) -> int:
+    """The most that the preview of a message of so many tokens takes, in tokens."""
+    return min(max(tokens // PREVIEW_SHARE, PREVIEW_LEAST), PREVIEW_MOST)
 
 
 def reference(result: Result, said: str, context: TierContext) -> str:

@@ -232,7 +232,7 @@ def _poll(build: Build, step: Step) -> None:
 def _checkpoint(build: Build, step: Step) -> None:
     """An earlier checkpoint of ours in one of its forms: as a user message, as call and result, with recovered context beside it or inside."""
     build.calls += 1
-    state = "<recovered_context>\n<section name=\"todo\">\n- [ ] go on\n</section>\n</recovered_context>"
+    state = '<recovered_context>\n<section name="todo">\n- [ ] go on\n</section>\n</recovered_context>'
     facts = [["path", [f"src/old{build.calls}.py", step.a]], ["error", [f"ValueError: old {build.calls}", step.b, 1, 2, 4]]]
     data = BlockData(
         replaced_ids=tuple(f"gone{build.calls}_{k}" for k in range(step.a)),
@@ -432,7 +432,14 @@ def histories(
         ids: How message ids are given, one is drawn: `present`, `missing`, `mixed`, `doubled`.
         often: Kinds of steps to draw more often than others.
     """
-    return st.builds(_assemble, _steps((*_ALL_KINDS, *[*often] * 8), min_steps, max_steps), st.integers(0, 3), st.sampled_from(ids), st.integers(0, 5), st.integers(0, 2))
+    return st.builds(
+        _assemble,
+        _steps((*_ALL_KINDS, *[*often] * 8), min_steps, max_steps),
+        st.integers(0, 3),
+        st.sampled_from(ids),
+        st.integers(0, 5),
+        st.integers(0, 2),
+    )
 
 
 def valid_histories(
@@ -445,4 +452,6 @@ def valid_histories(
 ) -> st.SearchStrategy[list[BaseMessage]]:
     """Histories in which `pairing_faults` finds nothing; the last AI message may have open calls if `pending`."""
     ends = st.integers(0, 2) if pending else st.just(0)
-    return st.builds(_assemble, _steps((*_VALID_KINDS, *[*often] * 8), min_steps, max_steps), st.integers(0, 3), st.sampled_from(ids), st.integers(0, 5), ends)
+    return st.builds(
+        _assemble, _steps((*_VALID_KINDS, *[*often] * 8), min_steps, max_steps), st.integers(0, 3), st.sampled_from(ids), st.integers(0, 5), ends
+    )

@@ -563,7 +563,7 @@ def test_a_model_resolved_by_name_has_no_retries_of_its_own(how: str) -> None:
         config = RoundCompactConfig(
             model="local", model_client=access, trigger_token_threshold=1000, min_target_context_ratio=0, keep_recent_messages=0
         )
-        result = compact(how, RoundCompactor(config=config), history(1, 2, 3))
+        result = compact(how, RoundCompactor(config=config, tiers=()), history(1, 2, 3))
     assert (len(server.seen), len(result.attempts)) == (3, 3)
 
 

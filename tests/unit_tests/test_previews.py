@@ -331,6 +331,13 @@ class TestPages:
         text = "<html><head><title>Hours</title></head><body>" + "<p>The desk is open from nine to five on weekdays.</p>" * 80 + end
         assert "title: Hours\nThe desk is open" in of(text, 100).text
 
+    def test_words_in_marks_of_their_own_stay_apart(self) -> None:
+        text = (
+            "<html><body><p><b>Open</b> <i>daily</i>, un<b>less</b> closed, says the sign at the door.</p>"
+            + "<p>More words about it follow here.</p>" * 60
+        )
+        assert "Open daily, unless closed, says the sign at the door.\n" in of(text, 100).text
+
     def test_examples_of_code_keep_their_lines(self) -> None:
         text = "<html><body><h1>Use</h1><pre><code>def f(x):\n    return x &lt; 3</code></pre>" + "<p>More words about it follow here.</p>" * 60
         assert "# Use\ndef f(x):\n    return x < 3\n" in of(text, 100).text

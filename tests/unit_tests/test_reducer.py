@@ -414,7 +414,7 @@ class TestGraphs:
         from langgraph_roundcompact import RoundCompactNode, RoundCompactor
 
         config = RoundCompactConfig(trigger_token_threshold=1000, context_window_tokens=1250, min_target_context_ratio=0.0, keep_recent_messages=0)
-        node = RoundCompactNode(RoundCompactor(config=config))
+        node = RoundCompactNode(RoundCompactor(config=config, tiers=()))
         graph = StateGraph(State)
         for x in "ab":
             graph.add_node(f"compact_{x}", node)

@@ -62,8 +62,10 @@ class _Reader:
 
     def text(self, raw: str) -> None:
         """Words between two tags."""
-        if raw and not raw.isspace():
+        if not raw.isspace() or self.tag == "pre":
             self.words.append(raw)
+        elif self.words:
+            self.words.append(" ")
 
     def flush(self, tag: str) -> None:
         """End the block, and begin the next."""
