@@ -7,19 +7,22 @@ retried with growing waits; an answer that is no summary is asked for once more 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from langchain_core.messages import BaseMessage
 
 from langgraph_roundcompact._effects import CallModel, Flow, Memo, Sleep
 from langgraph_roundcompact._error_text import OverflowGap
-from langgraph_roundcompact._parts import Parts
-from langgraph_roundcompact._request import PROMPT_VERSION, SummaryRequest, SummarySource, reask_request, transcript_request
+from langgraph_roundcompact._parts import AgentCall, Parts
+from langgraph_roundcompact._request import PROMPT_VERSION, SummaryRequest, SummarySource, affinity_request, reask_request, transcript_request
 from langgraph_roundcompact._snapshot import read_summary
 from langgraph_roundcompact.errors import ErrorKind, SummaryRejected, classify, overflow_gap, retry_after_seconds, should_retry
 from langgraph_roundcompact.events import Attempt, Reason
+
+LIVE_FRACTION = 0.95
+"""Share of the window up to which the agent's own request may be continued: the answer needs room too."""
 
 FRACTIONS = (0.85, 0.65, 0.5)
 """Share of the summariser's window that a request may take: at first, and after the first overflows."""
@@ -44,6 +47,19 @@ class Answer:
     usage: Mapping[str, Any] | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Live:
+    """The agent's own request, for a summary that continues it, so that the provider's prefix cache serves all but the end."""
+
+    call: AgentCall
+    window: Sequence[BaseMessage]
+    """The messages of the window, the work to summarise among them."""
+    tokens: int
+    """Tokens of the whole request: messages, system message and tools."""
+    kept: Sequence[BaseMessage]
+    """Those at the end of the window that stay."""
+
+
 class _Log:
     """The attempts and the usage of one step."""
 
@@ -58,25 +74,33 @@ class _Log:
         return Answer(text=text, reason=reason, groups_covered=covered, attempts=tuple(self.attempts), usage=self.usage)
 
 
-def ask(parts: Parts, source: SummarySource, window_tokens: int) -> Flow[Answer]:
-    """A summary of the source's leading groups, from the memo or from the model."""
+def ask(parts: Parts, source: SummarySource, window_tokens: int, live: Live | None = None) -> Flow[Answer]:
+    """A summary of the source's leading groups, from the memo or from the model.
+
+    Args:
+        parts: What the compactor was built from.
+        source: What is to be summarised.
+        window_tokens: Window of the summariser.
+        live: The agent's own request. It is continued where it fits; an answer that is no summary, an overflow or a refusal of that request
+            leads to the transcript form, once.
+    """
     key = memo_key(parts, source)
     known = yield Memo("summaries", (key,))
     if known is not None:
         return Answer(text=known[0], reason="", groups_covered=known[1], attempts=(), usage=None)
-    answer = yield from _ask(parts, source, window_tokens)
+    answer = yield from _ask(parts, source, window_tokens, live)
     if answer.text is not None:
         yield Memo("summaries", (key,), (answer.text, answer.groups_covered))
     return answer
 
 
-def _ask(parts: Parts, source: SummarySource, window_tokens: int) -> Flow[Answer]:
+def _ask(parts: Parts, source: SummarySource, window_tokens: int, live: Live | None) -> Flow[Answer]:
     log, retries, shrinks, asked_again = _Log(), 0, 0, False
-    reply: object = None
-    request = transcript_request(source, limit_tokens=int(window_tokens * FRACTIONS[0]), estimate=parts.estimate)
+    request, model = _first(parts, source, window_tokens, live)
     while request is not None and request.groups_covered:
+        reply: object = None
         try:
-            reply = yield CallModel(request.messages, parts.config.timeout_seconds)
+            reply = yield CallModel(request.messages, parts.config.timeout_seconds, model)
             text = read_summary(reply, require_snapshot=parts.config.require_snapshot)
         except parts.passes:
             raise
@@ -85,11 +109,15 @@ def _ask(parts: Parts, source: SummarySource, window_tokens: int) -> Flow[Answer
             log.note("rejected", request, rejection.reason)
             if asked_again:
                 return log.answer("summary_rejected")
-            request, asked_again = reask_request(request, rejection.reason), True
+            request = reask_request(request, rejection.reason) if model is None else _transcript(parts, source, window_tokens)
+            model, asked_again = None, True
         except Exception as exc:  # noqa: BLE001 - any client may raise anything; the kind decides
             kind = classify(exc)
             log.note(kind, request, type(exc).__name__)
-            if kind == "context_overflow":
+            if model is not None and kind in ("context_overflow", "api_request_error"):
+                gap = overflow_gap(exc) if kind == "context_overflow" else None
+                request, model = _transcript(parts, source, window_tokens, gap), None
+            elif kind == "context_overflow":
                 shrinks += 1
                 request = _smaller(parts, source, request, window_tokens, overflow_gap(exc), shrinks)
             elif retries < parts.config.max_retries and should_retry(kind):
@@ -102,6 +130,27 @@ def _ask(parts: Parts, source: SummarySource, window_tokens: int) -> Flow[Answer
             log.note("ok", request)
             return log.answer("", text, request.groups_covered)
     return log.answer("context_overflow")
+
+
+def _first(parts: Parts, source: SummarySource, window_tokens: int, live: Live | None) -> tuple[SummaryRequest | None, Any]:
+    """The first request, and the model it is for where that is not the summariser."""
+    if live is None or not source.groups:
+        return _transcript(parts, source, window_tokens), None
+    try:
+        model = live.call.model()
+    except Exception:  # noqa: BLE001 - a model without tools, for instance: then nothing is there to be continued
+        return _transcript(parts, source, window_tokens), None
+    added = affinity_request(live.call.sent(live.window), source, kept=live.kept, estimate=parts.estimate)
+    request = replace(added, tokens=live.tokens + added.tokens)
+    if request.tokens > window_tokens * LIVE_FRACTION:
+        return _transcript(parts, source, window_tokens), None
+    return request, model
+
+
+def _transcript(parts: Parts, source: SummarySource, window_tokens: int, gap: OverflowGap | None = None) -> SummaryRequest | None:
+    limit = int(window_tokens * FRACTIONS[0])
+    limit = min(limit, int(gap.limit_tokens * _GAP_MARGIN)) if gap is not None else limit
+    return transcript_request(source, limit_tokens=limit, estimate=parts.estimate)
 
 
 def _smaller(

@@ -47,8 +47,8 @@ class CallModel:
 
     messages: Sequence[BaseMessage]
     timeout_seconds: float
-    keep_tools: bool = False
-    """Whether the request is the agent's own and needs the agent's tools bound."""
+    model: Any = None
+    """The agent's own model as its live request has it, tools bound, for a request that continues that one; None: the summariser."""
 
 
 @dataclass(frozen=True, slots=True)

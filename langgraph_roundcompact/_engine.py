@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.messages import BaseMessage
 
 from langgraph_roundcompact._archive_record import archive_key, archive_record
-from langgraph_roundcompact._ask import Answer, ask, last_kind, message_digest
+from langgraph_roundcompact._ask import Answer, Live, ask, last_kind, message_digest
 from langgraph_roundcompact._content import as_messages
 from langgraph_roundcompact._draft import Draft, Round, recover, start_round, write_draft
 from langgraph_roundcompact._dump_record import dump_record
@@ -281,7 +281,15 @@ def _narrate(round_: Round, *, use_model: bool) -> Flow[Answer]:
         summary_tokens=parts.config.summary_max_tokens or max(round_.budget * 2 // 3, 1),
         redact=parts.redact,
     )
-    return (yield from ask(parts, source, round_.job.summariser_window))
+    return (yield from ask(parts, source, round_.job.summariser_window, _live(round_)))
+
+
+def _live(round_: Round) -> Live | None:
+    """The agent's own request, unless it has just overflowed."""
+    job = round_.job
+    if job.agent_call is None or job.last_resort:
+        return None
+    return Live(call=job.agent_call, window=job.messages, tokens=round_.sizes.window, kept=job.messages[round_.cut.groups[-1][-1] + 1 :])
 
 
 def _may_digest(round_: Round, answer: Answer) -> bool:

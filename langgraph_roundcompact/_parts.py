@@ -38,6 +38,16 @@ class Parts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AgentCall:
+    """The agent's own next request, for a summary request that continues it. Built only when it is needed: binding tools takes time."""
+
+    model: Callable[[], Any]
+    """The agent's model, with tools and settings as its live request has them. May raise."""
+    sent: Callable[[Sequence[BaseMessage]], Sequence[BaseMessage]]
+    """What is sent for a window: the system message in front, and what the door changes in requests."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """One check of one window."""
 
@@ -64,4 +74,6 @@ class Job:
     """Set by `_standing`: where the messages come from when a stand-in is among them."""
     native_compaction: bool = False
     """The model compacts by itself."""
+    agent_call: AgentCall | None = None
+    """None: a summary is asked for with a transcript."""
     store_items: Mapping[str, Any] = field(default_factory=dict)

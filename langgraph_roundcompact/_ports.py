@@ -207,10 +207,11 @@ class CompactorPorts:
             _accepted(await aput(effect.key, effect.record, thread_id=effect.thread_id))
 
     def _summariser(self, effect: CallModel) -> Runnable[Any, Any]:
-        if self._model is None:
+        model = self._model if effect.model is None else effect.model
+        if model is None:
             msg = "there is no summariser"
             raise RuntimeError(msg)
-        return _with_timeout(self._model, effect.timeout_seconds)
+        return _with_timeout(model, effect.timeout_seconds)
 
     def _local(self, effect: Memo | Emit | Warn | Offload) -> Any:
         if isinstance(effect, Emit):

@@ -75,6 +75,11 @@ need not be repeated. A <memory_block_current> in the work is the earlier checkp
 {_RULES}"""
 """The one message that an affinity request adds to the agent's own request."""
 
+AFFINITY_BORDER: Final = """\
+Not to be covered: the newest {count} of the messages above. They stay in the conversation verbatim, behind your checkpoint; use them only to \
+tell what was already under way. The work to cover ends with {last}; what stays begins with {first}."""
+"""Added where a tail of the work is kept: the live request holds everything, but only a part of it is replaced."""
+
 NO_REQUEST: Final = """\
 This history holds no message of a user. Do not make one up: take the task from the work as far as it shows, and write in the language of the \
 assistant's own texts."""

@@ -11,9 +11,20 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from langchain_core.messages import BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from langgraph_roundcompact._prompt import AFFINITY_INSTRUCTIONS, CLOSING, INSTRUCTIONS, NO_REQUEST, PROMPT_VERSION, REASK, REASK_ENDING
+from langgraph_roundcompact._content import text_of
+from langgraph_roundcompact._groups import declared_calls
+from langgraph_roundcompact._prompt import (
+    AFFINITY_BORDER,
+    AFFINITY_INSTRUCTIONS,
+    CLOSING,
+    INSTRUCTIONS,
+    NO_REQUEST,
+    PROMPT_VERSION,
+    REASK,
+    REASK_ENDING,
+)
 from langgraph_roundcompact._render import escaped, render_text, render_transcript
 from langgraph_roundcompact._shorten import head_and_tail
 
@@ -25,6 +36,7 @@ Estimate = Callable[[str], int]
 _LONGEST_REQUEST = 16_000
 """Characters of the user's request that are shown; it stands verbatim in the conversation anyway."""
 _LONGEST_FOCUS = 4_000
+_LONGEST_NAME = 100
 _WORDS_PER_TOKEN = 0.75
 _OVERHEAD_TOKENS = 8
 """What a message costs beside its text."""
@@ -93,15 +105,18 @@ def transcript_request(source: SummarySource, *, limit_tokens: int | None, estim
     return None
 
 
-def affinity_request(live: Sequence[BaseMessage], source: SummarySource, *, estimate: Estimate | None = None) -> SummaryRequest:
+def affinity_request(
+    live: Sequence[BaseMessage], source: SummarySource, *, kept: Sequence[BaseMessage] = (), estimate: Estimate | None = None
+) -> SummaryRequest:
     """The agent's own request, unchanged, plus one instruction message.
 
     Args:
         live: The messages the agent's model would be sent, system message first where there is one.
         source: What is to be summarised; its groups stand in `live`.
+        kept: The messages at the end of `live` that stay and are not to be covered.
         estimate: Tokens of a text, for the added message; `None`: not estimated.
     """
-    parts = [AFFINITY_INSTRUCTIONS, *([NO_REQUEST] if source.request is None else []), *_wishes(source)]
+    parts = [AFFINITY_INSTRUCTIONS, *_border(source, kept), *([NO_REQUEST] if source.request is None else []), *_wishes(source)]
     text = "\n\n".join(parts)
     tokens = estimate(text) + _OVERHEAD_TOKENS if estimate is not None else 0
     return SummaryRequest(messages=(*live, HumanMessage(text)), groups_covered=len(source.groups), tokens=tokens)
@@ -143,6 +158,28 @@ def _intro(source: SummarySource, limit: int | None, estimate: Estimate) -> str:
         facts = _within(_safe(source.earlier_facts, source), limit, _FACTS_SHARE, estimate)
         parts.append(f"Facts noted with it, kept beside your checkpoint; for reference only:\n<earlier_facts>\n{facts}\n</earlier_facts>")
     return "\n\n".join(parts)
+
+
+def _border(source: SummarySource, kept: Sequence[BaseMessage]) -> list[str]:
+    """Where the work to cover ends, by names that stand in the request."""
+    if not kept or not source.groups:
+        return []
+    return [AFFINITY_BORDER.format(count=len(kept), last=_named(source.groups[-1][-1], source), first=_named(kept[0], source))]
+
+
+def _named(message: BaseMessage, source: SummarySource) -> str:
+    """A message as a model can find it again: by its calls, the call it answers, or its first words."""
+    if isinstance(message, ToolMessage):
+        return f"the result of the call {_quoted(message.tool_call_id, source)}"
+    calls = declared_calls(message)
+    if calls:
+        return f"the assistant's call {_quoted(calls[0].id, source)} of the tool {_quoted(calls[0].name, source)}"
+    who = "the assistant's message" if isinstance(message, AIMessage) else "the message"
+    return f"{who} that begins {_quoted(text_of(message)[:_LONGEST_NAME], source)}"
+
+
+def _quoted(text: str, source: SummarySource) -> str:
+    return f'"{" ".join(_safe(text, source).split())[:_LONGEST_NAME]}"'
 
 
 def _wishes(source: SummarySource) -> list[str]:

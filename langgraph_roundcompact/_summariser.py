@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
+from langchain_core.messages import BaseMessage, SystemMessage
 from langchain_core.runnables import Runnable
 from langchain_openai import ChatOpenAI
+from pydantic import SecretStr
 
+from langgraph_roundcompact._parts import AgentCall
 from langgraph_roundcompact._window import bound_kwargs, capacity, unwrap
 from langgraph_roundcompact.config import ModelClientConfig, RoundCompactConfig
 from langgraph_roundcompact.errors import ConfigurationError
@@ -101,3 +105,79 @@ def compacts_by_itself(model: Any, *, chain_is_cut: bool) -> bool:
     if not isinstance(management, list | tuple):
         return False
     return any(isinstance(edit, Mapping) and str(edit.get("type", "")).startswith("compact") for edit in management)
+
+
+# --- continuing the agent's own request ------------------------------------------------------------------------------------------------
+
+_MAY_DIFFER = frozenset(
+    {"max_retries", "request_timeout", "default_request_timeout", "streaming", "disable_streaming", "profile", "name", "tags", "metadata", "verbose"}
+)
+"""Settings of a model that neither change its answers nor what a provider's cache can serve."""
+
+_LEAVING = frozenset({"auto", "none"})
+
+
+def agent_call(
+    summariser: Any,
+    agent: Any,
+    *,
+    tools: Sequence[Any] | None = None,
+    tool_choice: Any = None,
+    system_message: BaseMessage | str | None = None,
+    as_sent: Callable[[Sequence[BaseMessage]], Sequence[BaseMessage]] | None = None,
+) -> AgentCall | None:
+    """The agent's own request, where a summary can be had by continuing it.
+
+    Args:
+        summariser: The compactor's model.
+        agent: The agent's model. Tools bound to it are the live request's; `tools` count where none are.
+        tools: The agent's tools.
+        tool_choice: The request's, where it is not bound.
+        system_message: Stands in front of the messages.
+        as_sent: What the door changes in the messages of a request.
+
+    Returns:
+        `None` where it cannot work: another model than the agent's, a conversation chained by response ids, an answer that must call a tool
+        or have a form, or tools that cannot be bound.
+    """
+    inner, bound = unwrap(agent), bound_kwargs(agent)
+    if inner is None or not _is_same(inner, unwrap(summariser)):
+        return None
+    if bound.get("use_previous_response_id", getattr(inner, "use_previous_response_id", None)) is True:
+        return None
+    if bound.get("response_format") is not None or _forces_a_call(bound.get("tool_choice", tool_choice)):
+        return None
+    to_bind = list(tools or ()) if "tools" not in bound else []
+    if to_bind and not callable(getattr(agent, "bind_tools", None)):
+        return None
+    system = SystemMessage(system_message) if isinstance(system_message, str) and system_message else system_message or None
+    return AgentCall(model=partial(_bound, agent, to_bind, tool_choice), sent=partial(_sent, system, as_sent))
+
+
+def _bound(agent: Any, tools: Sequence[Any], tool_choice: Any) -> Any:
+    """The model as an agent binds it. A binding forwards `bind_tools` to the model inside, so what it holds itself is given along."""
+    return agent.bind_tools(tools, tool_choice=tool_choice, **bound_kwargs(agent)) if tools else agent
+
+
+def _sent(
+    system: BaseMessage | None, as_sent: Callable[[Sequence[BaseMessage]], Sequence[BaseMessage]] | None, window: Sequence[BaseMessage]
+) -> list[BaseMessage]:
+    return [*([system] if system is not None else []), *(as_sent(window) if as_sent is not None else window)]
+
+
+def _forces_a_call(tool_choice: Any) -> bool:
+    """Whether the answer must be a call: a summary then cannot be one. What is not known to leave it open, a tool's name for instance, forces."""
+    if isinstance(tool_choice, Mapping):
+        return str(tool_choice.get("type", "")) not in _LEAVING
+    return tool_choice is True or (isinstance(tool_choice, str) and tool_choice not in _LEAVING and tool_choice != "")
+
+
+def _is_same(agent: Any, summariser: Any) -> bool:
+    """Whether two objects stand for one model at one provider: another model, account or endpoint has another cache."""
+    return agent is summariser or (type(agent) is type(summariser) and _settings(agent) == _settings(summariser))
+
+
+def _settings(model: Any) -> dict[str, Any]:
+    """The fields that are plain data. Clients, and whatever else is an object, are left out: each model has its own."""
+    plain = (str, int, float, bool, SecretStr, list, dict, tuple, type(None))
+    return {name: value for name, value in vars(model).items() if isinstance(value, plain) and not name.startswith("_") and name not in _MAY_DIFFER}

@@ -42,6 +42,11 @@ class Failures:
     """Tokens of the window at the last failure."""
 
 
+FREE_SHARE, ASKED_SHARE = 0.6, 0.9
+"""Of what is replaced, the most that may stand in for it: a ledger full of ids would otherwise fill its room and gain nothing. The larger share
+is for a budget that was asked for."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
     """Token counts of one window and its spans."""
@@ -77,8 +82,8 @@ def budget_floor(capacity: int) -> int:
 def round_budget(config: RoundCompactConfig, sizes: Sizes, limits: Limits) -> int:
     """The most that checkpoint, recovered context and folds may take together, in tokens."""
     if config.round_budget_tokens is not None:
-        return config.round_budget_tokens
-    return max(limits.target - sizes.fixed, budget_floor(limits.capacity))
+        return min(config.round_budget_tokens, int(sizes.target * ASKED_SHARE))
+    return min(max(limits.target - sizes.fixed, budget_floor(limits.capacity)), int(sizes.target * FREE_SHARE))
 
 
 def _worth_a_block(config: RoundCompactConfig, limits: Limits) -> int:

@@ -137,7 +137,8 @@ def _passages(key: str, record: Mapping[str, Any]) -> list[dict[str, Any]]:
 def _text(message: Mapping[str, Any]) -> str:
     content = message.get("content")
     calls = " ".join(f"{call.get('name')} {call.get('args')}" for call in message.get("tool_calls") or [])
-    return f"{content if isinstance(content, str) else content!r}\n{calls}".strip()
+    shown = content if isinstance(content, str) else repr(content)
+    return f"{shown}\n{calls}".strip()
 
 
 def _shown(archive_id: str, record: Mapping[str, Any] | None) -> str:

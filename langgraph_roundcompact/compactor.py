@@ -17,14 +17,14 @@ from langgraph_roundcompact._drivers import arun, run
 from langgraph_roundcompact._engine import compaction, planning
 from langgraph_roundcompact._memory_block import is_own
 from langgraph_roundcompact._meter import Meter, TokenCounter
-from langgraph_roundcompact._parts import Job, Parts
+from langgraph_roundcompact._parts import AgentCall, Job, Parts
 from langgraph_roundcompact._ports import Archive, CompactorPorts, current_thread_id
 from langgraph_roundcompact._redact import default_redact
 from langgraph_roundcompact._session_memory import SessionMemory
 from langgraph_roundcompact._spans import is_interim, is_real_user
 from langgraph_roundcompact._splice import Channel, update_for
 from langgraph_roundcompact._state import read_messages
-from langgraph_roundcompact._summariser import compacts_by_itself, model_key, resolve_model, summariser_window
+from langgraph_roundcompact._summariser import agent_call, compacts_by_itself, model_key, resolve_model, summariser_window
 from langgraph_roundcompact._window import capacity, limits
 from langgraph_roundcompact.config import RoundCompactConfig
 from langgraph_roundcompact.dump import dump_writer
@@ -49,6 +49,12 @@ class Door:
     """The door removes provider response ids from the request it builds."""
     last_resort: bool = False
     """The agent's own model overflowed: without a summary, rules make the checkpoint."""
+    tool_choice: Any = None
+    """What the agent's request says about the use of tools, where that is not bound to its model."""
+    free_answer: bool = True
+    """False: the agent's request prescribes the form of the answer, so a summary cannot be had by continuing it."""
+    as_sent: Callable[[Sequence[BaseMessage]], Sequence[BaseMessage]] | None = None
+    """What the door changes in the messages of a request, beside compaction; None: nothing."""
 
 
 class RoundCompactor:
@@ -57,6 +63,8 @@ class RoundCompactor:
     Args:
         model: The summariser: a chat model or any runnable from messages to a message or text; a name (`"provider:name"` or the name alone,
             reached by `config.model_client` or the provider's environment); `None`: `config.model`, and without that rules only, no network.
+            Retries of the client itself (`max_retries` of a `ChatOpenAI`) happen inside each attempt of ours and multiply: give such an object
+            `max_retries=0`, as models resolved by name have it.
         config: When and how to compact.
         token_counter: `Callable[[Sequence[BaseMessage]], int]`, tokens of a list; replaces the estimate, never the usage that models report.
         tiers: Cheap steps tried in order before the summariser is asked.
@@ -202,6 +210,18 @@ class RoundCompactor:
     def __repr__(self) -> str:
         return f"RoundCompactor(model={type(self._model).__name__ if self._model is not None else None}, config={self.config!r})"
 
+    def _agent_call(self, agent_model: Any, door: Door, given: Mapping[str, Any]) -> AgentCall | None:
+        if not door.free_answer:
+            return None
+        return agent_call(
+            self._model,
+            agent_model,
+            tools=given.get("tools"),
+            tool_choice=door.tool_choice,
+            system_message=given.get("system_message"),
+            as_sent=door.as_sent,
+        )
+
     def _job(self, input: Any, door: Door, *, agent_model: Any = None, thread_id: str | None = None, **more: Any) -> Job:
         raw = read_messages(input, door.messages_key)
         messages, readable = _readable(raw)
@@ -220,6 +240,7 @@ class RoundCompactor:
             writes_state=door.writes_state,
             last_resort=door.last_resort,
             native_compaction=compacts_by_itself(active, chain_is_cut=door.strips_response_ids),
+            agent_call=self._agent_call(active, door, more) if self.config.enable_kv_cache_affinity else None,
             **more,
         )
 

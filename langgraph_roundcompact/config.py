@@ -109,7 +109,12 @@ class RoundCompactConfig(_Value):
     compression_dump_dir: str | None = None
     """Folder of the dumps; `{thread_id}` and `{checkpoint_ns}` are filled in."""
     enable_kv_cache_affinity: StrictBool = False
-    """Ask for the summary with the agent's own request plus one instruction, so that the provider's prefix cache serves it."""
+    """Ask for the summary with the agent's own request plus one instruction, so that the provider's prefix cache serves it.
+
+    Only where the summariser is the agent's own model (the same object, or one with equal settings) and its answer is free: no forced tool call,
+    no response format, no chain of response ids. Otherwise, where the request does not fit, and after an answer that is no summary, a transcript
+    is sent. `redact` does not apply to the agent's request, only to what comes of it.
+    """
     compression_recall: CompressionRecallConfig = CompressionRecallConfig()
     """Archive and chunk sizes; off by default."""
     trigger_token_threshold: PositiveInt | None = None

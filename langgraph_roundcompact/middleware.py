@@ -40,7 +40,8 @@ class RoundCompactMiddleware(AgentMiddleware[Any, Any, Any]):
         name: Name of the middleware; `"SummarizationMiddleware"` takes the place of deepagents' own summarisation.
 
     Order: after (inside of) middleware that retries the model call or turns its errors into answers, so that an overflow is seen here first; a
-    summary is remembered, so a retry does not pay for it again. After middleware that chooses the model, whose window counts.
+    summary is remembered, so a retry does not pay for it again. After middleware that chooses the model, whose window counts; with
+    `enable_kv_cache_affinity` after all that changes the request, so that the request it continues is the one that is sent.
     """
 
     def __init__(self, compactor: RoundCompactor, *, persist: bool = True, name: str | None = None) -> None:
@@ -112,7 +113,14 @@ class RoundCompactMiddleware(AgentMiddleware[Any, Any, Any]):
             # What the request itself says, a limit of the answer for instance, counts as if it were bound to the model.
             "agent_model": request.model.bind(**request.model_settings) if request.model_settings else request.model,
             "force": last_resort,
-            "door": Door(writes_state=self._persist, strips_response_ids=True, last_resort=last_resort),
+            "door": Door(
+                writes_state=self._persist,
+                strips_response_ids=True,
+                last_resort=last_resort,
+                tool_choice=request.tool_choice,
+                free_answer=request.response_format is None,
+                as_sent=lambda messages: _for_request(list(messages), request.model) or messages,
+            ),
         }
 
     def _answered(

@@ -108,8 +108,11 @@ class Summariser(Runnable[Any, Any]):
         self.calls = 0
         self.answered: list[str] = []
         self.replies = SUMMARIES | FAILURES
+        self.before: Callable[[], Any] = lambda: None
+        """Called at each request."""
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+        self.before()
         request = "\n".join(str(message.content) for message in input)
         name = self.script[min(self.calls, len(self.script) - 1)]
         self.calls += 1

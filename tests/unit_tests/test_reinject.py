@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from pydantic import BaseModel
 
+from langgraph_roundcompact._budget import cut, fair_shares
 from langgraph_roundcompact._memory_block import is_internal
 from langgraph_roundcompact.reinject import (
     DEFAULT_REINJECTORS,
@@ -31,7 +32,6 @@ from langgraph_roundcompact.reinject import (
     recovered_sections,
     render_recovered,
 )
-from langgraph_roundcompact._budget import cut, fair_shares
 from langgraph_roundcompact.reinject._shell import shell_of
 
 
