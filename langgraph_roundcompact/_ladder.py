@@ -37,6 +37,9 @@ log = logging.getLogger("langgraph_roundcompact")
 RECLAIM_RATIO = 0.05
 """Of the target's tokens: breaking the provider's prefix cache for less does not pay."""
 
+FORESIGHT_TOKENS = 200_000
+"""New work from which the ladder looks ahead whether it can reach the target."""
+
 _LARGEST_SCALE = 20.0
 """Between a user's counter and the estimate there may lie a factor; beyond this one of them says nothing."""
 
@@ -159,9 +162,9 @@ def _counted(round_: Round, ladder: Ladder) -> MeasureWindow:
 def _is_hopeless(round_: Round, ladder: Ladder, tiers: Sequence[Tier], context: TierContext) -> bool:
     """Whether the tiers of the package, as far as can be foreseen, will not reach the target: previews take half of their room at least.
 
-    In a round of many hundred steps the previews would take as long as the checkpoint that is made anyway.
+    In a round of many hundred steps the previews would take as long as the checkpoint that is made anyway; in others it is worth a try.
     """
-    if not set(tiers) <= set(BUILT_IN_TIERS):
+    if round_.sizes.new_work < FORESIGHT_TOKENS or not set(tiers) <= set(BUILT_IN_TIERS):
         return False
     left = [ladder.folds.get(i, round_.job.messages[i]) for group in round_.cut.groups for i in group if i not in ladder.gone]
     sizes = [message_tokens(message, context.estimate) for message in left]

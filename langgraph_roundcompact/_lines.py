@@ -36,7 +36,7 @@ _WIDE_ERROR_WORDS = ("✗", "✘", "错误", "失败", "异常", "无法", "不�
 _ERROR_CODE = re.compile(r"[eE](?<!\w.)\d{3,}\b")
 _HARD_ERROR = re.compile(r"^\S{0,160}(?:error|exception|failed|fatal|panic|FAIL)\S{0,3}[:\s]|^\S{1,150}:\d+(?::\d+)?:? \w|^E\s", re.IGNORECASE)
 _COUNT = re.compile(
-    r"\d[\d,.]*\s{0,3}(?:[Pp]assed|[Ff]ailed|[Ee]rror|[Ii]ssue|[Ww]arning|[Tt]est|"
+    r"\d(?<!\d\d)[\d,.]*+\s{0,3}(?:[Pp]assed|[Ff]ailed|[Ee]rror|[Ii]ssue|[Ww]arning|[Tt]est|"
     r"file|line|byte|row|result|match|item|second|ms\b|%|character)|code:? ?-?\d"
 )
 # `func`, `function`, `fn`, `def`, `class`, `const`, `type`, `trait`, `interface`, `impl`, `struct`, `enum`, `export`, `module`
@@ -56,7 +56,7 @@ _MASK = re.compile(r"\d+|/\S+")
 _CLAUSE = re.compile(r"[,;:，；、] ?|(?<= )[-–—] ")
 _TWO_WORDS = re.compile(r"\w{3,}+.*?\w{3,}", re.DOTALL)
 _WIDE = re.compile(r"[\u2e80-\u9fff]")
-_QUANTITY = re.compile(r"[$€¥£\d](?<![\w.].)(?:(?<=\d)|\d)[\d,.]*(?: ?(?:%|[A-Za-z]{2,}|[年月日万亿元个家名单座倍]))")
+_QUANTITY = re.compile(r"[$€¥£\d](?<![\w.].)(?:(?<=\d)|\d)[\d,.]*+(?: ?(?:%|[A-Za-z]{2,}|[年月日万亿元个家名单座倍]))")
 _PAIR = re.compile(r'"([^"]{1,400})"\s{0,4}[=:]\s{0,4}"([^"]{1,2000})"')
 _ANSWER_PIECE = re.compile(r"(?<=[.!?:])\s+(?=[A-Z`\"'(\[*])|(?<=[。！？；])")
 _RULE = re.compile(

@@ -52,8 +52,7 @@ def rank(facts: Sequence[Fact]) -> Ranking:
     newest = max((fact.order for fact in facts), default=0)
     topics = _topics(facts, newest)
     worth = {fact.text: _term_worth(fact, newest, topics) for fact in facts if fact.kind in TERM_KINDS}
-    seen = Seen()
-    held = [_held(fact, seen) for fact in facts]
+    held = _held_by(facts)
     words = [_words(fact) for fact in facts]
     often = Counter(word for some in words for word in some)
     rare = {word: _WORD_WORTH / (1 + math.log2(count)) for word, count in often.items()}
@@ -85,8 +84,8 @@ def rank(facts: Sequence[Fact]) -> Ranking:
             continue
         if facts[i].kind in TERM_KINDS and facts[i].text in covered:
             free.append(facts[i])
-        covered |= held[i]
-        spoken |= words[i]
+        covered.update(held[i])
+        spoken.update(words[i])
         ranked.append(facts[i])
     return Ranking(tuple(ranked), frozenset(free))
 
@@ -120,19 +119,15 @@ def choose(facts: Sequence[Fact], render: Callable[[Sequence[Fact]], str], budge
     return chosen + extra
 
 
-def _held(fact: Fact, seen: Seen) -> frozenset[str]:
-    """Terms that whoever shows the fact shows too."""
-    if fact.kind in TERM_KINDS:
-        return frozenset((fact.text, *parts_of(fact.text)))
-    held: set[str] = set()
-    for _, term in terms_in(fact.text, seen):
-        held.add(term)
-        held.update(parts_of(term))
-    return frozenset(held)
+def _held_by(facts: Sequence[Fact]) -> list[tuple[str, ...]]:
+    """Of each fact the terms that whoever shows it shows too. In order, as sums of floats must be the same in every process."""
+    seen = Seen()
+    terms = ([fact.text] if fact.kind in TERM_KINDS else [term for _, term in terms_in(fact.text, seen)] for fact in facts)
+    return [tuple(dict.fromkeys(part for term in some for part in (term, *parts_of(term)))) for some in terms]
 
 
-def _words(fact: Fact) -> frozenset[str]:
-    return frozenset() if fact.kind in TERM_KINDS else frozenset(word.lower() for word in _WORD.findall(fact.text))
+def _words(fact: Fact) -> tuple[str, ...]:
+    return () if fact.kind in TERM_KINDS else tuple(dict.fromkeys(word.lower() for word in _WORD.findall(fact.text)))
 
 
 def _topics(facts: Sequence[Fact], newest: int) -> dict[str, float]:

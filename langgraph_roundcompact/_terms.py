@@ -182,6 +182,6 @@ def parts_of(term: str) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=65_536)
-def words_in_name(name: str) -> frozenset[str]:
-    """The words a compound name is made of, in lower case."""
-    return frozenset(word.lower() for word in _WORD_IN_NAME.findall(name))
+def words_in_name(name: str) -> tuple[str, ...]:
+    """The words a compound name is made of, each once, in lower case."""
+    return tuple(dict.fromkeys(word.lower() for word in _WORD_IN_NAME.findall(name)))

@@ -13,8 +13,8 @@ HUGE_SHARE = 0.1
 """Of the target in tokens: a result that takes more is huge."""
 HUGE_TOKENS = 600
 """No result under this is huge, however small the window."""
-UNREAD_TOKENS = 2000
-"""Results that the model has not read yet are huge from here."""
+UNREAD_TOKENS = 8000
+"""Texts that the model has not read yet are huge from here."""
 
 
 def single_fold(target: Sequence[BaseMessage], context: TierContext, /) -> Sequence[BaseMessage]:
@@ -32,5 +32,7 @@ def fold_unread(target: Sequence[BaseMessage], context: TierContext, /) -> Seque
     The ladder calls it where `single_fold` is among the tiers and what must stay would overflow the model's window by itself.
     """
     work = read_work(target, context, keep=0)
-    large = sorted((result for result in work.results if result.tokens > UNREAD_TOKENS), key=lambda result: (-result.tokens, result.at))
+    # A picture has no head and tail: folded unread, nothing of it would ever have been seen.
+    texts = (result for result in work.results if result.tokens > UNREAD_TOKENS and result.use.intact)
+    large = sorted(texts, key=lambda result: (-result.tokens, result.at))
     return fold_until_fits(work, large, "single_fold", context.excess)

@@ -26,6 +26,7 @@ from langgraph_roundcompact._groups import declared_calls, is_native_compaction,
 from langgraph_roundcompact._memory_block import is_internal, is_own, mark_of
 from langgraph_roundcompact._spans import find_round, is_interim
 from langgraph_roundcompact.events import CompactionEvent
+from langgraph_roundcompact.tiers import BUILT_IN_TIERS
 
 LOOP = asyncio.Runner()
 """One event loop for all examples: a new one each time would cost more than the examples."""
@@ -176,7 +177,7 @@ def _is_long(message: BaseMessage) -> bool:
     return isinstance(message, ToolMessage) and isinstance(message.content, str) and len(message.content) > 300
 
 
-FOLDING = ((), (), (shortening,))
+FOLDING = ((), (), (shortening,), BUILT_IN_TIERS)
 """With and without a ladder."""
 
 # --- scenes ----------------------------------------------------------------------------------------------------------------------------
@@ -349,6 +350,13 @@ def kept(before: Sequence[BaseMessage], result: CompactionResult) -> list[int]:
     return [i for i, message in enumerate(before) if id(message) in there]
 
 
+def folded_in_place(before: Sequence[BaseMessage], result: CompactionResult) -> set[int]:
+    """Indices of results of this round that are there in a shorter form: allowed at the end where it would overflow the window by itself."""
+    forms = {(message.id, message.tool_call_id) for message in result.messages if isinstance(message, ToolMessage) and message.id}
+    start = find_round(before)
+    return {i for i, old in enumerate(before) if i >= start and isinstance(old, ToolMessage) and (old.id, old.tool_call_id) in forms}
+
+
 def removed(before: Sequence[BaseMessage], result: CompactionResult) -> list[BaseMessage]:
     """The given messages that are gone."""
     there = set(kept(before, result))
@@ -394,6 +402,7 @@ __all__ = [
     "applied",
     "configurations",
     "fields",
+    "folded_in_place",
     "furnished",
     "kept",
     "known_ids",

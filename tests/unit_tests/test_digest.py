@@ -10,6 +10,7 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langgraph_roundcompact._compose import checkpoint_texts
 from langgraph_roundcompact._digest import SECTIONS, digest
 from langgraph_roundcompact._ledger import extract_facts
+from langgraph_roundcompact._redact import default_redact
 
 
 def tokens(text: str) -> int:
@@ -147,7 +148,7 @@ def test_the_digest_keeps_to_the_summary_limit_and_leaves_the_rest_to_the_ledger
 
 
 def test_two_megabytes_take_about_a_second() -> None:
-    """CPU seconds, with room for a slow machine."""
+    """CPU seconds, redaction included, with room for a slow machine."""
     line = "src/pkg_{0}/mod_{1}.py:{1}: the value of name_{1} is {0} of {1} and then some more words in plain prose\n"
     work = [
         message
@@ -155,5 +156,5 @@ def test_two_megabytes_take_about_a_second() -> None:
         for message in step(n, "bash", f"Module_{n} is fine.", "".join(line.format(n, k) for k in range(200)), command=f"cat log_{n}.txt")
     ]
     start = time.process_time()
-    digest(work, request="Fix it.", facts=(), budget_tokens=8000, estimate=tokens)
+    digest(work, request="Fix it.", facts=(), budget_tokens=8000, estimate=tokens, redact=default_redact)
     assert time.process_time() - start < 4

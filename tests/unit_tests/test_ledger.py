@@ -424,6 +424,19 @@ def test_no_input_makes_it_raise_and_equal_input_gives_equal_output(work: list[B
     assert all(fact.text in shown for fact in first.kept if fact not in first.dropped)
 
 
+def test_under_a_limit_the_newest_text_is_read_whole_and_of_older_ones_head_and_tail() -> None:
+    filler = "word " * 400
+    work: list[BaseMessage] = []
+    for n in range(4):
+        work += [call(n, "t", q=str(n)), result(n, f"n{n}_head.py {filler}n{n}_middle.py {filler}n{n}_tail.py")]
+    paths = {fact.text for fact in extract_facts(work, scan=16_300) if fact.kind == "path"}
+    assert paths == {f"n{n}_{place}.py" for n in range(4) for place in ("head", "middle", "tail")}
+    paths = {fact.text for fact in extract_facts(work, scan=10_000) if fact.kind == "path"}
+    assert paths == {f"n{n}_{place}.py" for n in range(4) for place in ("head", "tail")}
+    paths = {fact.text for fact in extract_facts([*work, *work, *work[-2:]], scan=16_200) if fact.kind == "path"}
+    assert paths == {f"n{n}_{place}.py" for n in range(4) for place in ("head", "tail")} | {"n3_middle.py"}
+
+
 @pytest.mark.parametrize(
     "text",
     ["a" * 1_000_000, " " * 1_000_000, "/a" * 500_000, "a:b:c:" * 160_000, "http://" * 140_000, "`a" * 500_000, "[" * 1_000_000, "1,2.3 " * 160_000],
