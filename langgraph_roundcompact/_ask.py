@@ -34,6 +34,7 @@ _GAP_MARGIN = 0.9
 """Of the limit that an overflow's text states: providers count a little more than we do."""
 
 _FIRST_WAIT_SECONDS = 0.05
+_CAUSE_CHARS = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +114,7 @@ def _ask(parts: Parts, source: SummarySource, window_tokens: int, live: Live | N
             model, asked_again = None, True
         except Exception as exc:  # noqa: BLE001 - any client may raise anything; the kind decides
             kind = classify(exc)
-            log.note(kind, request, type(exc).__name__)
+            log.note(kind, request, _cause(exc, parts))
             if model is not None and kind in ("context_overflow", "api_request_error"):
                 gap = overflow_gap(exc) if kind == "context_overflow" else None
                 request, model = _transcript(parts, source, window_tokens, gap), None
@@ -179,6 +180,15 @@ def _wait_seconds(parts: Parts, exc: BaseException, retries: int) -> float:
     return max(wait, min(asked, limit) if limit else asked)
 
 
+def _cause(exc: BaseException, parts: Parts) -> str:
+    """Type and, redacted, the beginning of what it says: what somebody needs who must find out why there are no summaries."""
+    try:
+        said = parts.redact(" ".join(str(exc).split())[:_CAUSE_CHARS])
+    except Exception:  # noqa: BLE001 - a veto, or an exception that cannot be printed
+        return type(exc).__name__
+    return f"{type(exc).__name__}: {said}" if said else type(exc).__name__
+
+
 def memo_key(parts: Parts, source: SummarySource) -> str:
     """Digest of all that a summary depends on: the same work is not paid for twice."""
     digest = hashlib.sha256()
@@ -212,6 +222,11 @@ def _sum(total: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
         elif isinstance(value, int) and not isinstance(value, bool):
             out[key] = out.get(key, 0) + value
     return out
+
+
+def sum_usage(one: Mapping[str, Any] | None, other: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """Both usages together; None when nothing was reported."""
+    return _sum(one, other) if one and other else one or other
 
 
 def last_kind(attempts: tuple[Attempt, ...]) -> ErrorKind | None:

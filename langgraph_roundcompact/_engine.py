@@ -10,21 +10,19 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import BaseMessage
 
 from langgraph_roundcompact._archive_record import archive_key, archive_record
-from langgraph_roundcompact._ask import Answer, Live, ask, last_kind, message_digest
+from langgraph_roundcompact._ask import Answer, Live, ask, last_kind, message_digest, sum_usage
 from langgraph_roundcompact._content import as_messages
-from langgraph_roundcompact._draft import Draft, Round, recover, start_round, write_draft
+from langgraph_roundcompact._draft import Round, recover, start_round, write_draft
 from langgraph_roundcompact._dump_record import dump_record
 from langgraph_roundcompact._effects import Count, Emit, Flow, MeasureWindow, Memo, Offload, Warn, WriteArchive, WriteDump
 from langgraph_roundcompact._gate import whole
 from langgraph_roundcompact._ladder import Ladder, climb, relieve, settle
-from langgraph_roundcompact._memory_block import is_checkpoint
 from langgraph_roundcompact._parts import Job, Parts
 from langgraph_roundcompact._request import SummarySource
 from langgraph_roundcompact._session_memory import read_notes
@@ -32,14 +30,31 @@ from langgraph_roundcompact._spans import Cut, cut_round, find_round, find_stale
 from langgraph_roundcompact._splice import splice
 from langgraph_roundcompact._standing import commit_standing, stand_in
 from langgraph_roundcompact._state import read_key
-from langgraph_roundcompact._trigger import BLOCK_FLOOR_TOKENS, Failures, Sizes, Verdict, decide, is_cooling_down, is_due, recent_growth, round_budget
-from langgraph_roundcompact.errors import RedactionRefused
-from langgraph_roundcompact.events import CompactionEvent, CompactionPlan, CompactionResult, Outcome, Phase, Reason
+from langgraph_roundcompact._tell import differs, event_of, failed_result, told_result
+from langgraph_roundcompact._trigger import (
+    BLOCK_FLOOR_TOKENS,
+    Failures,
+    Sizes,
+    Verdict,
+    decide,
+    is_breaker_open,
+    is_cooling_down,
+    is_due,
+    is_outgrown,
+    recent_growth,
+    round_budget,
+)
+from langgraph_roundcompact.events import CompactionEvent, CompactionPlan, CompactionResult, Outcome, Reason
 
 if TYPE_CHECKING:
     from langgraph_roundcompact._meter import WindowCount
 
 log = logging.getLogger("langgraph_roundcompact")
+
+NO_FAILURES = Failures(0, 0, 0)
+
+MORE_PASSES = 4
+"""Further requests in one step, when the work of a long thread does not fit into one."""
 
 FOREIGN_USAGE = 1.5
 """Where the list holds this many times what usage reports, the usage is of another, shorter request. Estimates are within a quarter of it."""
@@ -49,21 +64,21 @@ def compaction(job: Job, parts: Parts) -> Flow[CompactionResult]:
     """One check of one window, and the compaction if it is due."""
     given = job.messages
     if not job.readable:
-        return _result(given, given, "nothing_to_compact", "unreadable_messages", 0)
+        return told_result(given, given, "nothing_to_compact", "unreadable_messages", 0)
     window = 0
     try:
         job = yield from stand_in(job, parts)
-        window = yield from _fullness(job, exact=False)
+        window = (yield from _fullness(job, exact=False)).total
         if not job.force and not is_due(parts.config, job.limits, window, recent_growth(job.messages)):
-            return replace(_result(job.messages, job.messages, "below_trigger", "below_threshold", window), changed=_differs(given, job.messages))
+            return replace(told_result(job.messages, job.messages, "below_trigger", "below_threshold", window), changed=differs(given, job.messages))
         yield Offload()
         result = yield from _compact(job, parts)
     except parts.passes:
         raise
     except Exception as exc:  # noqa: BLE001 - told in the log and in the result
-        result = _failed(job, exc, window)
-        yield Emit(_event("failed", result, job))
-    return replace(result, changed=_differs(given, result.messages))
+        result = failed_result(job, exc, window)
+        yield Emit(event_of("failed", result, job))
+    return replace(result, changed=differs(given, result.messages))
 
 
 def planning(job: Job, parts: Parts) -> Flow[CompactionPlan]:
@@ -74,7 +89,12 @@ def planning(job: Job, parts: Parts) -> Flow[CompactionPlan]:
     cut, sizes = yield from _assess(job, parts)
     verdict = _stand_down(job) or decide(parts.config, sizes, job.limits, force=job.force)
     reason = yield from _reason(job, cut, sizes, verdict)
+    failures: Failures = (yield Memo("failures", (_failure_key(start_round(job, parts, cut, sizes, 0)),))) or NO_FAILURES
+    groups = len(cut.groups)
+    if verdict.outcome is None and not job.force and is_cooling_down(parts.config, job.limits, sizes, failures, groups):
+        verdict, reason = Verdict("cooling_down", "cooldown"), "cooldown"
     no_model = parts.model_key is None or parts.config.summariser == "digest"
+    no_model = no_model or is_breaker_open(parts.config, failures) or is_outgrown(job.limits, sizes, failures, groups)
     return CompactionPlan(
         would_compact=verdict.outcome is None,
         outcome=verdict.outcome or ("digested" if no_model and not parts.tiers else None),
@@ -94,7 +114,7 @@ def planning(job: Job, parts: Parts) -> Flow[CompactionPlan]:
 # --- measure, cut, decide -------------------------------------------------------------------------------------------------------------
 
 
-def _fullness(job: Job, *, exact: bool) -> Flow[int]:
+def _fullness(job: Job, *, exact: bool) -> Flow[WindowCount]:
     """Tokens of the window. The quick form trusts the newest reported usage; the exact one knows what a checkpoint made stale.
 
     A door that leaves the state alone may be given the whole history although the model has seen a checkpoint of it: after a restart, when
@@ -107,19 +127,20 @@ def _fullness(job: Job, *, exact: bool) -> Flow[int]:
     )
     count: WindowCount = yield window
     if job.writes_state or not count.anchored or (job.origin is not None and job.origin.stands):
-        return count.total
+        return count
     held: WindowCount = yield replace(window, stale_before=len(job.messages))
-    return held.total if held.total > count.total * FOREIGN_USAGE else count.total
+    return held if held.total > count.total * FOREIGN_USAGE else count
 
 
 def _assess(job: Job, parts: Parts) -> Flow[tuple[Cut, Sizes]]:
     config, messages = parts.config, job.messages
     cut = cut_round(messages, keep_recent=config.keep_recent_messages, is_real=parts.is_real_user, is_pending=parts.is_pending, by_id=job.by_id)
     window = yield from _fullness(job, exact=True)
+    held = (yield Count(messages)) + window.overhead if window.anchored else 0
     new_work = yield Count([messages[i] for group in cut.groups for i in group])
     own = (yield Count([messages[i] for i in cut.own])) if cut.own else 0
     growth = recent_growth(messages, max(cut.round_start, find_stale_before(messages)))
-    return cut, Sizes(window=window, target=new_work + own, new_work=new_work, growth=growth)
+    return cut, Sizes(window=window.total, target=new_work + own, new_work=new_work, growth=growth, held=held)
 
 
 def _reason(job: Job, cut: Cut, sizes: Sizes, verdict: Verdict) -> Flow[Reason]:
@@ -154,7 +175,7 @@ def _compact(job: Job, parts: Parts) -> Flow[CompactionResult]:
     # Without a checkpoint, too, the request fits now or is nearer to it.
     reason: Reason = "reached_threshold" if result.reason == "below_threshold" else result.reason
     result = replace(result, outcome="tiers_sufficed", reason=reason, tokens_before=sizes.window, changed=True)
-    yield Emit(_event("finished", result, job))
+    yield Emit(event_of("finished", result, job))
     return result
 
 
@@ -162,34 +183,34 @@ def _compact_cut(job: Job, parts: Parts, cut: Cut, sizes: Sizes) -> Flow[Compact
     verdict = _stand_down(job) or decide(parts.config, sizes, job.limits, force=job.force)
     if verdict.outcome is not None:
         reason = yield from _reason(job, cut, sizes, verdict)
-        result = _result(job.messages, job.messages, verdict.outcome, reason, sizes.window)
+        result = told_result(job.messages, job.messages, verdict.outcome, reason, sizes.window)
         if reason == "prefix_over_trigger":
             told = yield _prefix_warning(job, cut)
         else:
             told = verdict.outcome != "below_trigger"
         if told:
-            yield Emit(_event("skipped", result, job))
+            yield Emit(event_of("skipped", result, job))
         return result
     round_ = start_round(job, parts, cut, sizes, round_budget(parts.config, sizes, job.limits))
     key = _failure_key(round_)
-    failures: Failures | None = yield Memo("failures", (key,))
-    open_breaker = failures is not None and 0 < parts.config.breaker_failures <= failures.in_row
-    if failures is not None and not job.force and is_cooling_down(parts.config, job.limits, sizes, failures, len(cut.groups)):
-        result = _result(job.messages, job.messages, "cooling_down", "cooldown", sizes.window)
-        yield Emit(_event("skipped", result, job))
+    failures: Failures = (yield Memo("failures", (key,))) or NO_FAILURES
+    groups = len(cut.groups)
+    by_rules = is_breaker_open(parts.config, failures) or is_outgrown(job.limits, sizes, failures, groups)
+    if not job.force and is_cooling_down(parts.config, job.limits, sizes, failures, groups):
+        result = told_result(job.messages, job.messages, "cooling_down", "cooldown", sizes.window)
+        yield Emit(event_of("skipped", result, job))
         return result
     yield Emit(CompactionEvent(phase="started", tokens_before=sizes.window, reason=verdict.reason, thread_id=job.thread_id))
     try:
-        result = yield from _reduce(round_, use_model=not open_breaker)
+        result = yield from _reduce(round_, use_model=not by_rules)
     except parts.passes:
         raise
     except Exception as exc:  # noqa: BLE001 - counted like any failure, so that it is not met again at each step
-        result = _failed(job, exc, sizes.window)
+        result = failed_result(job, exc, sizes.window)
     failed = result.outcome in ("failed", "no_benefit")
-    in_row = (failures.in_row if failures else 0) + 1 if failed else 0
-    if failed or failures is not None:
-        yield Memo("failures", (key,), Failures(in_row, len(cut.groups), sizes.window))
-    yield Emit(_event("failed" if result.outcome == "failed" else "finished" if result.changed else "skipped", result, job))
+    if failed or failures is not NO_FAILURES:
+        yield Memo("failures", (key,), Failures(failures.in_row + 1 if failed else 0, groups, sizes.window))
+    yield Emit(event_of("failed" if result.outcome == "failed" else "finished" if result.changed else "skipped", result, job))
     return result
 
 
@@ -222,35 +243,57 @@ def _reduce(round_: Round, *, use_model: bool) -> Flow[CompactionResult]:
     if ladder.reached and not job.force:
         ladder = yield from settle(round_, ladder)
         if ladder is not None:
-            return _result(job.messages, ladder.messages, "tiers_sufficed", "reached_threshold", sizes.window, ladder.tokens)
+            return told_result(job.messages, ladder.messages, "tiers_sufficed", "reached_threshold", sizes.window, ladder.tokens)
     result = yield from _checkpoint(round_, use_model=use_model)
     if result.compacted or ladder is None or not ladder.reached or (ladder := (yield from settle(round_, ladder))) is None:
         # When the model step fails, folds of the same step go too: they would break the prefix cache without reaching the target.
         return result
     more: dict[str, Any] = {"attempts": result.attempts, "usage": result.usage}
-    return _result(job.messages, ladder.messages, "tiers_sufficed", result.reason, sizes.window, ladder.tokens, **more)
+    return told_result(job.messages, ladder.messages, "tiers_sufficed", result.reason, sizes.window, ladder.tokens, **more)
 
 
-def _checkpoint(round_: Round, *, use_model: bool) -> Flow[CompactionResult]:
+def _checkpoint(round_: Round, *, use_model: bool, more_passes: int = MORE_PASSES) -> Flow[CompactionResult]:
     """Replace the target by one checkpoint, or say why not."""
     sizes, recovered = round_.sizes, recover(round_)
     if round_.parts.estimate(recovered) + BLOCK_FLOOR_TOKENS >= sizes.target:
-        return _result(round_.job.messages, round_.job.messages, "no_benefit", "not_smaller", sizes.window)  # known before anything is paid for
+        return told_result(round_.job.messages, round_.job.messages, "no_benefit", "not_smaller", sizes.window)  # known before anything is paid for
     answer = yield from _narrate(round_, use_model=use_model)
     more: dict[str, Any] = {"attempts": answer.attempts, "usage": answer.usage}
     may_digest = _may_digest(round_, answer)
     if answer.text is None and answer.attempts:
         end = "rules make the checkpoint" if may_digest else "the window stays as it was"
-        log.warning("no summary could be had (%s, %d requests): %s", answer.reason, len(answer.attempts), end)
+        log.warning("no summary could be had (%s, %d requests, last: %s): %s", answer.reason, len(answer.attempts), answer.attempts[-1].detail, end)
     if answer.text is None and not may_digest:
-        return _result(round_.job.messages, round_.job.messages, "failed", answer.reason, sizes.window, **more)
-    if answer.text is not None and answer.groups_covered < len(round_.cut.groups):
+        return told_result(round_.job.messages, round_.job.messages, "failed", answer.reason, sizes.window, **more)
+    partly = answer.text is not None and answer.groups_covered < len(round_.cut.groups)
+    if partly:
         # What the request did not contain is not removed.
         round_ = yield from _shorten(round_, answer.groups_covered)
     if answer.text is not None and round_.parts.estimate(answer.text) >= sizes.target:
-        return _result(round_.job.messages, round_.job.messages, "no_benefit", "not_smaller", sizes.window, **more)
+        return told_result(round_.job.messages, round_.job.messages, "no_benefit", "not_smaller", sizes.window, **more)
     outcome: Outcome = "summarised" if answer.text is not None else "digested"
-    return (yield from _commit(round_, answer, recovered, outcome))
+    result = yield from _commit(round_, answer, recovered, outcome)
+    if partly and result.compacted and result.tokens_after >= round_.job.limits.trigger and more_passes:
+        return (yield from _go_on(round_, result, more_passes - 1))
+    return result
+
+
+def _go_on(round_: Round, first: CompactionResult, more_passes: int) -> Flow[CompactionResult]:
+    """One request could not hold all the work and the window is still too full: the rest goes into the same checkpoint, request by request."""
+    job, parts = round_.job, round_.parts
+    if job.origin is None:
+        job = replace(job, messages=first.messages)
+    else:
+        job = yield from stand_in(replace(job, messages=list(job.origin.given)), parts)
+    cut, sizes = yield from _assess(job, parts)
+    if decide(parts.config, sizes, job.limits, force=False).outcome is not None:
+        return first
+    rest = start_round(job, parts, cut, sizes, round_budget(parts.config, sizes, job.limits))
+    result = yield from _checkpoint(rest, use_model=True, more_passes=more_passes)
+    usage = sum_usage(first.usage, result.usage)
+    if not result.compacted:
+        return replace(first, attempts=(*first.attempts, *result.attempts), usage=usage)
+    return replace(result, tokens_before=first.tokens_before, attempts=(*first.attempts, *result.attempts), usage=usage)
 
 
 def _narrate(round_: Round, *, use_model: bool) -> Flow[Answer]:
@@ -316,20 +359,19 @@ def _commit(round_: Round, answer: Answer, recovered: str, outcome: Outcome) -> 
     archive_id = archive_key(round_.replaced, job.thread_id) if parts.has_archive else None
     draft = yield from write_draft(round_, summary, recovered, archive_id)
     if draft.tokens >= sizes.target:
-        return _result(job.messages, job.messages, "no_benefit", "not_smaller", sizes.window, **more)
+        return told_result(job.messages, job.messages, "no_benefit", "not_smaller", sizes.window, **more)
     if archive_id is not None:
         written = yield from _archive(round_, archive_id)
         if not written and parts.config.archive_required:
-            return _result(job.messages, job.messages, "failed", "archive_failed", sizes.window, **more)
+            return told_result(job.messages, job.messages, "failed", "archive_failed", sizes.window, **more)
         if not written:
             draft = yield from write_draft(round_, summary, recovered, None)
     after = splice(job.messages, round_.cut.target, draft.new, {})
     if not whole(job.messages, after, round_.cut.target):
         log.error("the compacted list failed the last check; the window stays as it was")
-        return _result(job.messages, job.messages, "failed", "invalid_result", sizes.window, **more)
-    tokens_after = max(sizes.window - sizes.target + draft.tokens, 0)
+        return told_result(job.messages, job.messages, "failed", "invalid_result", sizes.window, **more)
     reason: Reason = answer.reason or (last_kind(answer.attempts) if outcome == "digested" else None) or "reached_threshold"
-    result = _result(job.messages, after, outcome, reason, sizes.window, tokens_after, draft=draft, **more)
+    result = told_result(job.messages, after, outcome, reason, sizes.window, sizes.after(draft.tokens), draft=draft, **more)
     yield from commit_standing(round_, draft)
     if parts.config.enable_compression_dump:
         yield WriteDump(dump_record(round_, draft, result), job.thread_id)
@@ -345,52 +387,3 @@ def _archive(round_: Round, archive_id: str) -> Flow[bool]:
         log.warning("the replaced messages could not be archived (%s); the checkpoint has no pointer to them", type(exc).__name__)
         return False
     return True
-
-
-# --- tell -----------------------------------------------------------------------------------------------------------------------------
-
-
-def _failed(job: Job, exc: Exception, window: int) -> CompactionResult:
-    """Fail closed: a fault of ours must cost the compaction, never the run."""
-    if isinstance(exc, RedactionRefused):
-        log.warning("redact refused the text; the window stays as it was")
-        return _result(job.messages, job.messages, "failed", "redact_refused", window)
-    log.error("compaction failed; the window stays as it was", exc_info=exc)
-    return _result(job.messages, job.messages, "failed", "internal_error", window)
-
-
-def _result(
-    before: Sequence[BaseMessage], after: Sequence[BaseMessage], outcome: Outcome, reason: Reason, tokens: int, tokens_after: int | None = None,
-    *, draft: Draft | None = None, **more: Any
-) -> CompactionResult:  # fmt: skip
-    memory = next((message for message in reversed(draft.new) if is_checkpoint(message)), None) if draft else None
-    return CompactionResult(
-        messages=list(after),
-        update={},
-        changed=_differs(before, after),
-        compacted=draft is not None,
-        outcome=outcome,
-        reason=reason,
-        tokens_before=tokens,
-        tokens_after=tokens if tokens_after is None else tokens_after,
-        memory_message=memory,
-        archive_id=draft.archive_id if draft else None,
-        audit=draft.audit if draft else None,
-        **more,
-    )
-
-
-def _differs(before: Sequence[BaseMessage], after: Sequence[BaseMessage]) -> bool:
-    return before is not after and (len(before) != len(after) or any(a is not b for a, b in zip(before, after, strict=True)))
-
-
-def _event(phase: Phase, result: CompactionResult, job: Job) -> CompactionEvent:
-    return CompactionEvent(
-        phase=phase,
-        outcome=result.outcome,
-        reason=result.reason,
-        tokens_before=result.tokens_before,
-        tokens_after=result.tokens_after,
-        thread_id=job.thread_id,
-        details={"attempts": len(result.attempts), "compacted": result.compacted, "archive_id": result.archive_id},
-    )

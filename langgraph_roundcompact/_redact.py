@@ -19,6 +19,9 @@ from langgraph_roundcompact._secret_tokens import MARK, hide_tokens
 
 __all__ = ["MARK", "default_redact"]
 
+_LONGEST_WORD: Final = 100
+"""Characters up to which a text is looked at for being one word."""
+
 
 def default_redact(text: str) -> str:
     """`text` without credentials.
@@ -35,6 +38,8 @@ def default_redact(text: str) -> str:
     if "://" in text:
         text = _in_urls(text)
     text = hide_tokens(text)
+    if len(text) < _LONGEST_WORD and text.replace("_", "").replace("-", "").isalnum():
+        return text  # an id or a name, of which there are many, assigns nothing
     lowered = _lowered(text)
     return _assignments(_headers(text, lowered), lowered)
 
@@ -142,7 +147,7 @@ _KEY = re.compile(
     r"(?P<tail>[\w-]{0,40}+)(?P<sep>\\{0,3}[\"'`]?[*]{0,2}[ \t]{0,3}(?::=|=>|[:=](?!=))[*]{0,2}[ \t]{0,3}|>(?=[^\s<])| (?=[^\s-]))"
 )
 # One of these is in each word of `_KEY`, in lower case.
-_KEY_WORDS: Final = ("passw", "passphrase", "passcode", "pwd", "secret", "token", "credential", "key")
+_KEY_WORDS: Final = (b"passw", b"passphrase", b"passcode", b"pwd", b"secret", b"token", b"credential", b"key")
 _BEFORE_KEY = re.compile(r"[\w-]*+$")
 _LONGEST_KEY: Final = 60
 # `True`: to the next blank or quote, `False`: to the next delimiter too. A written `\n` ends a value as a line break does.
@@ -181,7 +186,7 @@ _NAMES_A_SECRET = re.compile(r"pass|secret|token|key|pwd|cred", re.IGNORECASE)
 
 def _assignments(text: str, lowered: bytes) -> str:
     """Values behind telling keys. Most texts hold no such key, and few lines of the others do."""
-    words = [word for word in _KEY_WORDS if word.encode() in lowered]
+    words = [word.decode() for word in _KEY_WORDS if word in lowered]
     return _replaced(text, _assigned(text, _lines_with(words, text))) if words else text
 
 

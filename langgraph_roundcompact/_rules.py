@@ -46,7 +46,7 @@ def compact_by_rules(messages: Sequence[BaseMessage], config: RoundCompactConfig
     """The list after one check: the same list object's messages when nothing was due."""
     room = capacity(config, None)
     parts = Parts(
-        config=config,
+        config=config.model_copy(update={"reinject": ()}),  # a reducer sees no state
         estimate=_METER.count_text,
         tiers=(),  # what a reducer promises is one checkpoint
         reinjectors={},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from itertools import chain
 from operator import itemgetter
 from typing import Final
@@ -96,12 +97,18 @@ def hide_tokens(text: str) -> str:
         if joint in text:
             # To cut a text at its joints and look at the ends costs a tenth of looking for each prefix.
             ends = set(map(_LAST_TWO, text.split(joint))) if joint else {""}
-            for prefix, pattern, keep in chain.from_iterable(forms[end] for end in forms if end in ends):
-                if prefix in text:
-                    text = pattern.sub(lambda found, keep=keep: _token_or_name(found, keep), text)  # type: ignore[misc]
+            if not ends.isdisjoint(forms):
+                text = _without(text, chain.from_iterable(forms[end] for end in forms if end in ends))
     if "eyJ" in text:
         text = _JWT.sub(MARK, text)
     return _TELEGRAM.sub(MARK, text) if ":AA" in text else text
+
+
+def _without(text: str, tokens: Iterable[_Token]) -> str:
+    for prefix, pattern, keep in tokens:
+        if prefix in text:
+            text = pattern.sub(lambda found, keep=keep: _token_or_name(found, keep), text)  # type: ignore[misc]
+    return text
 
 
 def _token_or_name(found: re.Match[str], keep: str) -> str:

@@ -53,7 +53,8 @@ def _by_name(name: str, client: ModelClientConfig | None) -> Runnable[Any, Any]:
     client = client or ModelClientConfig()
     provider, model_name = client.provider, name.strip()
     head, colon, rest = model_name.partition(":")
-    if colon and head.lower() in OPENAI_PROVIDERS:
+    # A name of a server of one's own may hold a colon ("qwen3:8b"); elsewhere what stands before it is a provider, and is never guessed away.
+    if colon and (head.lower() in OPENAI_PROVIDERS or client.api_base is None) and not head.lower().startswith("ft"):
         provider, model_name = head, rest
     if provider.lower() not in OPENAI_PROVIDERS or not model_name:
         known = ", ".join(sorted(OPENAI_PROVIDERS))

@@ -59,11 +59,22 @@ class Sizes:
     """The replaceable part that is newer than the last checkpoint."""
     growth: int = 0
     """What the next step is expected to add; 0 where too little is known."""
+    held: int = 0
+    """All messages, system prompt and tools by the counter, where `window` is what the provider reported; 0: the same."""
+
+    @property
+    def scale(self) -> float:
+        """Reported tokens for one counted. Below 1 where the counter counts too much; what a report holds beyond the count is hidden overhead."""
+        return min(self.window / self.held, 1.0) if self.held else 1.0
 
     @property
     def fixed(self) -> int:
         """What no compaction can change: prefix, tail, system prompt, tools."""
-        return max(self.window - self.target, 0)
+        return max(self.window - int(self.target * self.scale), 0)
+
+    def after(self, new: int) -> int:
+        """The window with `new` counted tokens in the place of the target."""
+        return self.fixed + int(new * self.scale)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +147,7 @@ def _decide_due(config: RoundCompactConfig, sizes: Sizes, limits: Limits) -> Ver
     if sizes.new_work == 0:
         return Verdict("nothing_to_compact", "prefix_over_trigger" if sizes.fixed >= limits.trigger else "no_new_work")
     least = max(int(limits.capacity * config.min_target_context_ratio), BLOCK_FLOOR_TOKENS)
-    if sizes.fixed >= limits.trigger or sizes.window - sizes.new_work >= limits.trigger:
+    if sizes.fixed >= limits.trigger or sizes.window - int(sizes.new_work * sizes.scale) >= limits.trigger:
         # The rest alone is over the trigger, so every step would fire: wait until there is enough to make one block worth its price.
         least = max(least, _worth_a_block(config, limits))
         if sizes.new_work < least:
@@ -146,12 +157,22 @@ def _decide_due(config: RoundCompactConfig, sizes: Sizes, limits: Limits) -> Ver
     return Verdict(None, "reached_threshold")
 
 
+def is_outgrown(limits: Limits, sizes: Sizes, failures: Failures, groups: int) -> bool:
+    """Whether the window outgrew the capacity since a failure: the agent has gone on, and its next call would fail. Rules help at once."""
+    return failures.in_row > 0 and failures.window < limits.capacity <= sizes.window and groups > failures.groups
+
+
+def is_breaker_open(config: RoundCompactConfig, failures: Failures) -> bool:
+    """Whether rules make the checkpoint without asking again, after too many failures in a row."""
+    return 0 < config.breaker_failures <= failures.in_row
+
+
 def is_cooling_down(config: RoundCompactConfig, limits: Limits, sizes: Sizes, failures: Failures, groups: int) -> bool:
     """Whether too little is new since the last failure. The digest that an open breaker asks for is due at once, but only the first time.
 
     New tokens count, too: a few polls are as many steps as a few searches, but nothing has changed. At the capacity that is no argument.
     """
-    if not failures.in_row or failures.in_row == config.breaker_failures:
+    if not failures.in_row or failures.in_row == config.breaker_failures or is_outgrown(limits, sizes, failures, groups):
         return False
     new_groups, new_tokens = groups - failures.groups, sizes.window - failures.window
     if new_groups < 0:

@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable
 from langgraph.errors import GraphBubbleUp
+from langgraph.store.base import BaseStore
 from langgraph.types import Overwrite
 
 from langgraph_roundcompact._content import as_messages
@@ -55,6 +56,17 @@ class Door:
     """False: the agent's request prescribes the form of the answer, so a summary cannot be had by continuing it."""
     as_sent: Callable[[Sequence[BaseMessage]], Sequence[BaseMessage]] | None = None
     """What the door changes in the messages of a request, beside compaction; None: nothing."""
+
+
+def checked_compactor(value: object) -> RoundCompactor:
+    """`value`, if a door can use it.
+
+    Raises:
+        ConfigurationError: it is not a compactor.
+    """
+    if not isinstance(value, RoundCompactor):
+        _refuse("compactor", value, "a RoundCompactor, for example RoundCompactor(model)")
+    return value
 
 
 class RoundCompactor:
@@ -320,8 +332,9 @@ def _check_arguments(config: object, counter: object, tiers: object, reinjectors
         _refuse("tiers", tiers, "a sequence of callables (target, context) -> messages")
     if not isinstance(reinjectors, Mapping) or not all(callable(builder) for builder in reinjectors.values()):
         _refuse("reinjectors", reinjectors, "a mapping of section names to callables (ReinjectContext) -> str | None")
-    if archive is not None and not all(callable(getattr(archive, name, None)) for name in ("put", "aput", "get", "aget")):
-        _refuse("archive", archive, "an Archive, for example StoreArchive(store)")
+    writes = all(callable(getattr(archive, name, None)) for name in ("put", "aput", "get", "aget"))
+    if archive is not None and (isinstance(archive, BaseStore) or not writes):
+        _refuse("archive", archive, "an Archive; a langgraph store is wrapped: StoreArchive(store)")
     if archive is None and (config.compression_recall.enabled or config.archive_required):
         msg = "compression_recall and archive_required need an archive: pass archive=StoreArchive(store), or switch them off"
         raise ConfigurationError(msg)

@@ -66,7 +66,7 @@ class Attempt:
     """From 1."""
     kind: Literal["ok", "rejected"] | ErrorKind
     detail: str = ""
-    """The reason of a rejection, or the type of the error; never its text, which may hold secrets."""
+    """The reason of a rejection, or the type of the error and the beginning of its text, redacted."""
     request_tokens: int = 0
     """Estimated tokens of the request."""
 

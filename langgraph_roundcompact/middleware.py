@@ -17,7 +17,7 @@ from langgraph.types import Command
 from langgraph_roundcompact._content import REASONING_TYPES, block_type
 from langgraph_roundcompact._spans import find_round, find_stale_before, is_real_user
 from langgraph_roundcompact._window import unwrap
-from langgraph_roundcompact.compactor import Door, RoundCompactor
+from langgraph_roundcompact.compactor import Door, RoundCompactor, checked_compactor
 from langgraph_roundcompact.errors import classify
 from langgraph_roundcompact.events import CompactionResult
 
@@ -46,7 +46,7 @@ class RoundCompactMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def __init__(self, compactor: RoundCompactor, *, persist: bool = True, name: str | None = None) -> None:
         super().__init__()
-        self._compactor = compactor
+        self._compactor = checked_compactor(compactor)
         self._persist = persist
         self._name = name or type(self).__name__
         self.tools: Sequence[Any] = ()

@@ -19,7 +19,7 @@ from pydantic import BaseModel
 
 from langgraph_roundcompact._splice import REMOVE_ALL_MESSAGES, Channel
 from langgraph_roundcompact._state import read_key, read_messages, with_messages
-from langgraph_roundcompact.compactor import Door, RoundCompactor
+from langgraph_roundcompact.compactor import Door, RoundCompactor, checked_compactor
 from langgraph_roundcompact.errors import ConfigurationError
 from langgraph_roundcompact.events import CompactionResult
 
@@ -53,6 +53,7 @@ class RoundCompactNode(RunnableLambda[Any, dict[str, Any]]):
         if channel not in ("add_messages", "append", "replace"):
             msg = f"channel={channel!r} is unknown: use 'add_messages', 'append' or 'replace'"
             raise ConfigurationError(msg)
+        compactor = checked_compactor(compactor)
         output_key = output_messages_key if output_messages_key != messages_key else None
         door = Door(messages_key=messages_key, channel=channel, writes_state=output_key is None)
         given = {"system_message": system_message, "tools": tools, "agent_model": agent_model}
@@ -161,6 +162,7 @@ def add_round_compaction(
     if not isinstance(builder, StateGraph) or builder.compiled:
         msg = "add_round_compaction changes a StateGraph before it is compiled: call it on the builder, then builder.compile()"
         raise ConfigurationError(msg)
+    compactor = checked_compactor(compactor)
     spec = builder.nodes.get(before)
     if spec is None:
         msg = f"before={before!r} is not a node of this graph (it has: {', '.join(builder.nodes) or 'none'}): add the node first"

@@ -119,6 +119,9 @@ def compacting_reducer(config: RoundCompactConfig = _DEFAULT, base: Reducer = ad
         >>> reducer is compacting_reducer(RoundCompactConfig(context_window_tokens=128_000))
         True
     """
+    if not isinstance(config, RoundCompactConfig) or not callable(base):
+        msg = f"compacting_reducer({config!r:.60}, {base!r:.60}) cannot work: give a RoundCompactConfig and a reducer such as add_messages"
+        raise ConfigurationError(msg)
     key = (config, base)
     with _made_lock:
         if key not in _made:

@@ -13,7 +13,7 @@ HUGE_SHARE = 0.1
 """Of the target in tokens: a result that takes more is huge."""
 HUGE_TOKENS = 600
 """No result under this is huge, however small the window."""
-UNREAD_TOKENS = 8000
+UNREAD_TOKENS = 4000
 """Texts that the model has not read yet are huge from here."""
 
 

@@ -313,12 +313,18 @@ def fields(messages: Sequence[BaseMessage]) -> list[Any]:
     return [(type(message).__name__, message.model_dump()) for message in messages]
 
 
-def must_stay(messages: Sequence[BaseMessage], keep_recent: int | None) -> set[int]:
-    """Indices that no compaction may replace, by a reading of the history that is simpler than the package's own and never says more."""
+def must_stay(messages: Sequence[BaseMessage], keep_recent: int | None, *, borders: bool = True) -> set[int]:
+    """Indices that no compaction may replace, by a reading of the history that is simpler than the package's own and never says more.
+
+    Args:
+        messages: The history.
+        keep_recent: As configured.
+        borders: Whether what stands before a provider's own compaction item stays. What was compacted before the item came, does not.
+    """
     start = find_round(messages)
     stay = set(range(start)) | {i for i, message in enumerate(messages) if isinstance(message, SystemMessage)}
     stay |= set(range(max(len(messages) - (keep_recent or 0), 0), len(messages)))
-    for i in range(start, len(messages)):
+    for i in range(start, len(messages)) if borders else ():
         if is_native_compaction(messages[i]):
             stay |= set(range(i + 1))
     return stay | pending(messages, start) | (unread(messages, start) if keep_recent is None else set())

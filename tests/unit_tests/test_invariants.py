@@ -164,7 +164,7 @@ def test_the_state_after_the_update_is_the_list_of_the_result(scene: Scene, name
 
 
 @examples(100)
-@given(scenes(ids=("mixed", "doubled")), st.sampled_from(["add_messages", "delta"]))
+@given(scenes(ids=("mixed", "doubled")), st.sampled_from(["add_messages", "round_compact_messages", "round_compact_messages_delta"]))
 def test_with_odd_ids_no_message_that_stays_is_lost_in_the_state(scene: Scene, name: str) -> None:
     """Invariant 1, in states that hold an id twice, or messages without id."""
     before, result, _ = play(scene)
@@ -733,7 +733,7 @@ def test_a_door_that_leaves_the_state_alone_always_gives_a_usable_list(scene: Sc
     assert len(pairing_faults(one)) <= len(pairing_faults(whole))
     there = {id(message) for message in one}
     # Of earlier rounds, too, checkpoints made in their time stand in; what people and the application said is there.
-    start, stays = find_round(whole), must_stay(whole, scene.config["keep_recent_messages"] or 0)
+    start, stays = find_round(whole), must_stay(whole, scene.config["keep_recent_messages"] or 0, borders=False)
     said = {i for i, message in enumerate(whole) if isinstance(message, SystemMessage) or is_real_user(message)}
     assert {i for i in stays if i >= start} | said <= {i for i, message in enumerate(whole) if id(message) in there}
     assert fields(whole) == held
