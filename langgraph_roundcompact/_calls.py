@@ -14,6 +14,7 @@ _PATH_KEY = re.compile(r"^(?:abs(?:olute)?_?|target_?|relative_?|notebook_?|sour
 _COMMAND_KEYS = ("command", "cmd", "script", "shell", "code", "input")
 _NEW_TEXT_KEY = re.compile(r"new|content|replace|patch|diff|edit|insert|file_text|^text$|^source$", re.IGNORECASE)
 _CHANGING_NAME = re.compile(r"write|edit|creat|replace|insert|patch|append|save|update", re.IGNORECASE)
+_LOOKING_NAME = re.compile(r"search|find|grep|look|query|match|count|list|read|view|open|show|cat|check", re.IGNORECASE)
 _DELETING_NAME = re.compile(r"delet|remove|unlink", re.IGNORECASE)
 _DONE = re.compile(r"complete|done|finish|closed|cancel", re.IGNORECASE)
 _NAME_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
@@ -112,6 +113,8 @@ def _operation(name: str, args: Mapping[str, Any]) -> str:
     words = sub if isinstance(sub, str) and len(sub) < 30 else name
     if _DELETING_NAME.search(words):
         return "d"
+    if _LOOKING_NAME.search(words) and not _CHANGING_NAME.search(words):
+        return "r"  # what it looks for may be called `text` or `content`
     new_text = any(_NEW_TEXT_KEY.search(key) for key in args)
     if new_text and any("old" in key.lower() for key in args):
         return "e"

@@ -22,6 +22,7 @@ from langgraph_roundcompact._groups import declared_calls, results_of
 from langgraph_roundcompact._lines import answers, last_words, sentences, telling_lines
 from langgraph_roundcompact._root import under_root
 from langgraph_roundcompact._terms import Seen, terms_in
+from langgraph_roundcompact.reinject._calls import looks_failed
 
 MAX_LINES = 8000
 """Lines, and terms, of one extraction; the least telling beyond that are no facts."""
@@ -99,17 +100,23 @@ def _assistant(out: _Collector, message: AIMessage) -> list[Reading]:
         out.words(reading.text, said=True)
         for weight, status, item in reading.todo:
             out.line("todo", item, weight, status)
-        for operation, path in reading.files:
-            out.line("file", path, 4 if operation == "r" else 8, operation)
         if reading.command:
             out.line("command", reading.command, reading.weight)
     return readings
+
+
+def _files(out: _Collector, reading: Reading | None, status: str) -> None:
+    """The files of a call, once its result is there and does not say that it failed: what failed was not done."""
+    if reading is not None and status in ("", "0"):
+        for operation, path in reading.files:
+            out.line("file", path, 4 if operation == "r" else 8, operation)
 
 
 def _result(out: _Collector, message: BaseMessage, reading: Reading | None) -> None:
     if is_folded(message):
         if reading is not None and reading.command:
             out.ended(reading.command, carried_status(message))
+        _files(out, reading, carried_status(message))
         return
     text = out.clean(text_of(message))
     out.words(text, said=False)
@@ -118,8 +125,10 @@ def _result(out: _Collector, message: BaseMessage, reading: Reading | None) -> N
         for weight, piece in answers(text):
             out.line("user", piece, weight)
         return
+    status = exit_status(text, failed=failed)
     if reading is not None and reading.command:
-        out.ended(reading.command, exit_status(text, failed=failed))
+        out.ended(reading.command, status)
+    _files(out, reading, "failed" if failed or looks_failed(text) else status)
     for kind, weight, line in telling_lines(text, failed=failed):
         out.line(kind, line, weight)
 

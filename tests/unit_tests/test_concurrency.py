@@ -125,7 +125,7 @@ def compactor(seconds: float = 0.0) -> tuple[RoundCompactor, Oracle]:
         trigger_token_threshold=1000, context_window_tokens=12_000, min_target_context_ratio=0.0, keep_recent_messages=0, cooldown_groups=0
     )
     oracle = Oracle(seconds=seconds)
-    return RoundCompactor(oracle, config=config, token_counter=plain_counter, archive=StoreArchive(InMemoryStore())), oracle
+    return RoundCompactor(oracle, config=config, token_counter=plain_counter, tiers=(), archive=StoreArchive(InMemoryStore())), oracle
 
 
 def told(result: CompactionResult) -> dict[str, Any]:

@@ -313,7 +313,8 @@ def test_a_node_that_is_tried_again_pays_once_and_says_the_same(scene: Scene, ho
     first = played.check(state, how)
     calls = played.model.calls if played.model else 0
     again = played.check(copy.deepcopy(state), how)
-    if first.compacted:
+    # After a digest in place of a summary that failed, the summariser may have come to its senses.
+    if first.compacted and (first.outcome == "summarised" or not first.attempts):
         assert fields(first.messages) == fields(again.messages)
         if first.outcome == "summarised":
             assert (played.model.calls if played.model else 0) == calls
