@@ -250,7 +250,8 @@ def test_an_invariant_that_fails_is_exit_1(talk, capsys, monkeypatch):
     assert "0 invariant failures" not in out
 
 
-def test_names_from_files_cannot_speak_to_the_terminal(tmp_path, capsys):
+def test_names_from_files_cannot_speak_to_the_terminal(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")  # wide enough for the whole name, wherever the tests run
     path = tmp_path / "x.json"
     path.write_text(json.dumps({"id": "\x1b[31m[bold]evil\n[/]", "messages": TALK[:3]}))
     assert main(["replay", str(path), "--plain"]) == 0

@@ -17,6 +17,7 @@ import contextvars
 import re
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
@@ -35,6 +36,8 @@ from langgraph_roundcompact import RoundCompactConfig, RoundCompactMiddleware, R
 from langgraph_roundcompact.testing import ScriptedChatModel
 
 LONGEST_GAP_SECONDS = 0.1
+TRIES = 5
+"""A machine that is busy with something else holds any loop up; work on the loop itself would hold it up every time."""
 SHARED_GAP_SECONDS = 0.4
 """Where seconds of Python run in a thread, which shares the interpreter with the loop, on a machine that may be busy."""
 
@@ -95,18 +98,28 @@ async def test_a_large_history_does_not_hold_the_event_loop(first_usage: bool) -
             "total_tokens": 2_000_001,
         }
     config = RoundCompactConfig(context_window_tokens=100_000, keep_recent_messages=0)
-    subject = RoundCompactor(summariser("NOTES"), config=config, archive=StoreArchive(InMemoryStore()))
-    result, gap = await widest_gap(lambda: subject.acompact(given))
-    assert result.compacted
-    assert gap < SHARED_GAP_SECONDS
+    gaps = []
+    for _ in range(TRIES):
+        subject = RoundCompactor(summariser("NOTES"), config=config, archive=StoreArchive(InMemoryStore()))
+        result, gap = await widest_gap(partial(subject.acompact, given))
+        assert result.compacted
+        gaps.append(gap)
+        if gap < SHARED_GAP_SECONDS:
+            break
+    assert min(gaps) < SHARED_GAP_SECONDS
 
 
 async def test_a_chain_with_a_large_history_does_not_hold_the_event_loop() -> None:
     """The door that looks for a stand-in at each call reads the whole round for it, in a thread."""
     subject = RoundCompactor(config=RoundCompactConfig(context_window_tokens=10_000_000))
     chain = subject.as_runnable()
-    _, gap = await widest_gap(lambda: chain.ainvoke(history(*range(1000), characters=8000)))
-    assert gap < SHARED_GAP_SECONDS
+    gaps = []
+    for first in range(TRIES):
+        _, gap = await widest_gap(partial(chain.ainvoke, history(*range(first, first + 1000), characters=8000)))
+        gaps.append(gap)
+        if gap < SHARED_GAP_SECONDS:
+            break
+    assert min(gaps) < SHARED_GAP_SECONDS
 
 
 async def test_writing_does_not_hold_the_event_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
