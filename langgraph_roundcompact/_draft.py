@@ -132,6 +132,7 @@ def recover(round_: Round) -> str:
         budget_tokens=most,
         estimate=parts.estimate,
         redact=parts.redact,
+        passes=parts.passes,
     )
     return render_recovered(recovered_sections(context, parts.reinjectors, parts.config.reinject, most))
 

@@ -16,6 +16,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from langgraph_roundcompact._budget import cut, fair_shares
+from langgraph_roundcompact.errors import RedactionRefused
 from langgraph_roundcompact.reinject._calls import Span
 from langgraph_roundcompact.reinject._context import ReinjectBuilder, ReinjectContext, clean, visible
 from langgraph_roundcompact.reinject.plan import PlanBuilder
@@ -121,6 +122,8 @@ def _build(name: str, builder: ReinjectBuilder, ctx: ReinjectContext, budget: in
         if not isinstance(body, str) or not body.strip() or visible(ctx, body):
             return ""
         return clean(ctx, body).strip("\n")
+    except (RedactionRefused, *ctx.passes):
+        raise  # a veto, or the host's control flow
     except Exception:
         # One broken builder, or one broken piece of state, must cost one section and not the compaction.
         logger.warning("the builder of the recovered section %r failed; it is left out", name, exc_info=True)

@@ -34,6 +34,8 @@ class ReinjectContext:
     """Tokens of a text."""
     redact: Callable[[str], str]
     """Takes secrets out of a text. Applied to every section; builders that fit text to the budget apply it first."""
+    passes: tuple[type[BaseException], ...] = ()
+    """Exceptions that are the host's control flow and pass through a builder untouched."""
 
 
 class ReinjectBuilder(Protocol):

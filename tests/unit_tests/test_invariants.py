@@ -1,7 +1,7 @@
 """The invariants of the design, over the whole path: a state goes in, the update goes through a real reducer, and what must hold, holds.
 
 The default run is the same on every machine and takes about a minute of one core. `make fuzz` draws anew each time, thirty-two times as many
-examples: about half an hour of one core, less with more. `test_there_are_enough_examples` holds both figures.
+examples: about an hour of one core, half of it with two. `test_there_are_enough_examples` holds both figures.
 """
 
 from __future__ import annotations

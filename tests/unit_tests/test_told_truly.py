@@ -141,3 +141,22 @@ def test_a_bare_store_is_no_archive() -> None:
 
     with pytest.raises(ConfigurationError, match="StoreArchive"):
         RoundCompactor(None, archive=InMemoryStore())  # type: ignore[arg-type]
+
+
+def test_a_veto_or_an_interrupt_in_a_builder_is_not_swallowed() -> None:
+    from langgraph.errors import GraphInterrupt
+
+    def pausing(_: Any) -> str:
+        raise GraphInterrupt
+
+    def refusing(text: str) -> str:
+        if "SECRET TODO" in text:
+            raise ValueError
+        return text
+
+    config = RoundCompactConfig(context_window_tokens=6000, reinject=("todo",))
+    state = {"messages": history(8, 4000), "todos": [{"content": "SECRET TODO", "status": "pending"}]}
+    with pytest.raises(GraphInterrupt):
+        RoundCompactor(None, config=config, reinjectors={"todo": pausing}, tiers=()).compact(state)
+    result = RoundCompactor(None, config=config, redact=refusing, tiers=()).compact(state)
+    assert (result.outcome, result.reason, result.messages) == ("failed", "redact_refused", state["messages"])
