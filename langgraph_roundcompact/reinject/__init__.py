@@ -122,8 +122,10 @@ def _build(name: str, builder: ReinjectBuilder, ctx: ReinjectContext, budget: in
         if not isinstance(body, str) or not body.strip() or visible(ctx, body):
             return ""
         return clean(ctx, body).strip("\n")
-    except (RedactionRefused, *ctx.passes):
-        raise  # a veto, or the host's control flow
+    except RedactionRefused:
+        raise  # a veto
+    except ctx.passes:
+        raise  # the host's control flow
     except Exception:
         # One broken builder, or one broken piece of state, must cost one section and not the compaction.
         logger.warning("the builder of the recovered section %r failed; it is left out", name, exc_info=True)
