@@ -31,6 +31,9 @@ _TERMS_IN_LINE = 0.45
 _WORD_WORTH = 0.3
 _LINK_WORTH = 2.5
 _NEEDED_WORTH = 6.0
+_DECISION = re.compile(r"\bdeci(?:ded?|sion)\b|\bagreed\b|决定|決定", re.IGNORECASE)
+_DECISION_FACTOR = 3.0
+"""A decision that is lost is made again, perhaps the other way; names from a listing can be listed again."""
 _FILL_FROM = 80
 """Facts after the first that does not fit, which are tried for the room that is left."""
 _WORD = re.compile(r"[^\W\d_]{4,}")
@@ -72,13 +75,15 @@ def rank(facts: Sequence[Fact]) -> Ranking:
         return gain / costs[i]
 
     # Worth only ever falls as more is covered, so an entry that is still the best after a fresh look is the best.
-    heap = [(-density(i), i) for i in range(len(facts))]
+    # Where to go on comes before everything else.
+    resume = max((i for i, fact in enumerate(facts) if fact.kind == "intent"), key=lambda i: facts[i].order, default=None)
+    heap = [(-math.inf if i == resume else -density(i), i) for i in range(len(facts))]
     heapq.heapify(heap)
     ranked: list[Fact] = []
     free: list[Fact] = []
     while heap:
         old, i = heapq.heappop(heap)
-        now = -density(i)
+        now = -density(i) if old > -math.inf else old
         if now > old and heap and now > heap[0][0]:
             heapq.heappush(heap, (now, i))
             continue
@@ -170,9 +175,11 @@ def _line_worth(fact: Fact, newest: int, shapes: Mapping[str, int]) -> float:
     if fact.kind in TERM_KINDS:
         return 0.0
     # A line of a form that came often says less each time.
+    decides = fact.kind in ("said", "intent") and _DECISION.search(fact.text) is not None
     told = shapes[template(fact.text)]
-    novelty = 4 / (3 + told) if told > 1 and fact.kind != "file" else 1.0
-    return _LINE_WORTH[fact.kind] * fact.weight * novelty * (0.75 + 0.25 * _recency(fact, newest))
+    novelty = 4 / (3 + told) if told > 1 and fact.kind != "file" and not decides else 1.0
+    worth = _LINE_WORTH[fact.kind] * fact.weight * novelty * (0.75 + 0.25 * _recency(fact, newest))
+    return worth * _DECISION_FACTOR if decides else worth
 
 
 def _cost(text: str) -> float:

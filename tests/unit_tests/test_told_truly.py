@@ -160,3 +160,21 @@ def test_a_veto_or_an_interrupt_in_a_builder_is_not_swallowed() -> None:
         RoundCompactor(None, config=config, reinjectors={"todo": pausing}, tiers=()).compact(state)
     result = RoundCompactor(None, config=config, redact=refusing, tiers=()).compact(state)
     assert (result.outcome, result.reason, result.messages) == ("failed", "redact_refused", state["messages"])
+
+
+def test_decisions_outlive_the_names_of_listings() -> None:
+    """Over many compactions by rules: what was decided stays, what can be listed again goes first."""
+    compactor = RoundCompactor(None, config=RoundCompactConfig(context_window_tokens=6000))
+    messages: list[BaseMessage] = [HumanMessage("Review every module.", id="r")]
+    compactions = 0
+    for n in range(60):
+        listing = "\n".join(f"def handler_{n}_{i}(x):\n    return x + {i * 7 + n}" for i in range(20))
+        step = use(n, "read_source", listing, path=f"/srv/app/m{n}/file{n}.py")
+        step[0] = step[0].model_copy(update={"content": f"Decision: keep module {n} as it is, because its tests depend on the limit of {n + 100}."})
+        messages += step
+        result = compactor.compact(messages)
+        compactions += result.compacted
+        messages = result.messages
+    text = str(messages[1].content)
+    assert compactions >= 5
+    assert sum(f"Decision: keep module {n} as it is" in text for n in range(58)) >= 40
