@@ -59,10 +59,7 @@ def rank(facts: Sequence[Fact]) -> Ranking:
     words = [_words(fact) for fact in facts]
     often = Counter(word for some in words for word in some)
     rare = {word: _WORD_WORTH / (1 + math.log2(count)) for word, count in often.items()}
-    shapes: Counter[str] = Counter()
-    for fact in facts:
-        if fact.kind not in TERM_KINDS:
-            shapes[template(fact.text)] += fact.seen
+    shapes = _shapes(facts)
     lines = [_line_worth(fact, newest, shapes) for fact in facts]
     costs = [_cost(fact.text) + _LINE_START for fact in facts]
     covered: set[str] = set()
@@ -75,8 +72,7 @@ def rank(facts: Sequence[Fact]) -> Ranking:
         return gain / costs[i]
 
     # Worth only ever falls as more is covered, so an entry that is still the best after a fresh look is the best.
-    # Where to go on comes before everything else.
-    resume = max((i for i, fact in enumerate(facts) if fact.kind == "intent"), key=lambda i: facts[i].order, default=None)
+    resume = _resume_point(facts)
     heap = [(-math.inf if i == resume else -density(i), i) for i in range(len(facts))]
     heapq.heapify(heap)
     ranked: list[Fact] = []
@@ -93,6 +89,20 @@ def rank(facts: Sequence[Fact]) -> Ranking:
         spoken.update(words[i])
         ranked.append(facts[i])
     return Ranking(tuple(ranked), frozenset(free))
+
+
+def _resume_point(facts: Sequence[Fact]) -> int | None:
+    """The newest statement of where to go on: it comes before everything else."""
+    return max((i for i, fact in enumerate(facts) if fact.kind == "intent"), key=lambda i: facts[i].order, default=None)
+
+
+def _shapes(facts: Sequence[Fact]) -> Counter[str]:
+    """How often each form of a line came."""
+    shapes: Counter[str] = Counter()
+    for fact in facts:
+        if fact.kind not in TERM_KINDS:
+            shapes[template(fact.text)] += fact.seen
+    return shapes
 
 
 def choose(facts: Sequence[Fact], render: Callable[[Sequence[Fact]], str], budget_tokens: int, estimate: Callable[[str], int]) -> list[Fact]:
