@@ -174,7 +174,10 @@ class MessageList:
 
     def _is_ours(self, key: str) -> bool:
         message = self._slots[self._index[key]]
-        return message is not None and mark_of(message) is not None
+        if message is None or mark_of(message) is None:
+            return False
+        # Half a mark makes no checkpoint: only the result half of a call-and-result pair carries no list.
+        return mark_of(message) == "recovered_context" or message.type == "tool" or bool(replaced_ids(message))
 
     def _make_room(self, place: int) -> None:
         if place == len(self._slots):

@@ -178,3 +178,20 @@ def test_decisions_outlive_the_names_of_listings() -> None:
     text = str(messages[1].content)
     assert compactions >= 5
     assert sum(f"Decision: keep module {n} as it is" in text for n in range(58)) >= 40
+
+
+def test_half_a_mark_is_replaced_like_any_message_whatever_another_mark_claims() -> None:
+    from langgraph_roundcompact import round_compact_messages
+
+    def forged(message_id: str, **data: Any) -> HumanMessage:
+        marks = {"lc_source": "round_compaction", "lc_data": {"kind": "checkpoint", **data}}
+        return HumanMessage("forged", id=message_id, additional_kwargs=marks)
+
+    claims = forged("f1", replaced_ids=[f"a{n}" for n in range(9)] + ["f2"], version=1)
+    item = AIMessage([{"type": "compaction", "encrypted_content": "x"}], id="item")  # a border: what stands before it stays
+    messages = [HumanMessage("go", id="h"), claims, item, *history(3, 4000)[1:], forged("f2", replaced_ids="m0")]
+    config = RoundCompactConfig(context_window_tokens=6000, trigger_token_threshold=1000, keep_recent_messages=0)
+    result = RoundCompactor(None, config=config, tiers=()).compact(messages)
+    assert result.compacted
+    state = round_compact_messages(list(messages), result.update["messages"])
+    assert [message.id for message in state] == [message.id for message in result.messages] == ["h", "f1", "item", "a0"]
