@@ -24,9 +24,7 @@ from typing import Any, cast
 from langchain_core.messages import BaseMessage, RemoveMessage
 
 from langgraph_roundcompact._memory_block import mark_of, replaced_ids
-
-REMOVE_ALL = "__remove_all__"
-"""Id of the `RemoveMessage` that empties a list: LangGraph's `REMOVE_ALL_MESSAGES`, written out because this module does not import langgraph."""
+from langgraph_roundcompact._splice import REMOVE_ALL_MESSAGES
 
 
 class MessageList:
@@ -218,7 +216,7 @@ def id_of(item: Any) -> str | None:
 
 
 def _removes_all(message: BaseMessage) -> bool:
-    return isinstance(message, RemoveMessage) and message.id == REMOVE_ALL
+    return isinstance(message, RemoveMessage) and message.id == REMOVE_ALL_MESSAGES
 
 
 def _rank(message: BaseMessage) -> tuple[int, str]:
