@@ -75,7 +75,7 @@ class _Log:
         return Answer(text=text, reason=reason, groups_covered=covered, attempts=tuple(self.attempts), usage=self.usage)
 
 
-def ask(parts: Parts, source: SummarySource, window_tokens: int, live: Live | None = None) -> Flow[Answer]:
+def ask(parts: Parts, source: SummarySource, window_tokens: int, live: Live | None = None, *, digests: Sequence[bytes]) -> Flow[Answer]:
     """A summary of the source's leading groups, from the memo or from the model.
 
     Args:
@@ -84,8 +84,9 @@ def ask(parts: Parts, source: SummarySource, window_tokens: int, live: Live | No
         window_tokens: Window of the summariser.
         live: The agent's own request. It is continued where it fits; an answer that is no summary, an overflow or a refusal of that request
             leads to the transcript form, once.
+        digests: `group_digest` of each of the source's groups.
     """
-    key = memo_key(parts, source)
+    key = memo_key(parts, source, digests)
     known = yield Memo("summaries", (key,))
     if known is not None:
         return Answer(text=known[0], reason="", groups_covered=known[1], attempts=(), usage=None)
@@ -189,16 +190,19 @@ def _cause(exc: BaseException, parts: Parts) -> str:
     return f"{type(exc).__name__}: {said}" if said else type(exc).__name__
 
 
-def memo_key(parts: Parts, source: SummarySource) -> str:
+def memo_key(parts: Parts, source: SummarySource, digests: Sequence[bytes]) -> str:
     """Digest of all that a summary depends on: the same work is not paid for twice."""
     digest = hashlib.sha256()
     head = (PROMPT_VERSION, parts.model_key, source.earlier, source.earlier_facts, source.focus, source.summary_tokens, parts.config.require_snapshot)
     digest.update(repr(head).encode("utf-8", "replace"))
-    for group in ((source.request,) if source.request is not None else (), *source.groups):
-        digest.update(b"\x00group")
-        for message in group:
-            digest.update(message_digest(message))
+    for group in (group_digest((source.request,) if source.request is not None else ()), *digests):
+        digest.update(group)
     return digest.hexdigest()
+
+
+def group_digest(group: Sequence[BaseMessage]) -> bytes:
+    """Digest of what the messages of a group say."""
+    return hashlib.sha256(b"".join(map(message_digest, group))).digest()
 
 
 def message_digest(message: BaseMessage) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from langchain_core.messages import BaseMessage
 
@@ -18,10 +18,12 @@ from langgraph_roundcompact._ledger import facts_from_data, facts_to_data
 from langgraph_roundcompact._memory_block import BlockData, EarlierBlock, checkpoint_messages, frame, read_block, recovered_message
 from langgraph_roundcompact._parts import Job, Parts
 from langgraph_roundcompact._rank import Ranking
-from langgraph_roundcompact._spans import Cut
+from langgraph_roundcompact._spans import Cut, request_of
 from langgraph_roundcompact._trigger import Sizes
 from langgraph_roundcompact.events import Audit
 from langgraph_roundcompact.reinject import ReinjectContext, recovered_sections, render_recovered
+
+_T = TypeVar("_T")
 
 FIT_TRIES = 5
 """How often the texts are written anew to meet the budget by the counter in force."""
@@ -51,8 +53,7 @@ class Round:
     @property
     def request(self) -> BaseMessage | None:
         """The user's request; None in a history without one."""
-        messages, start = self.job.messages, self.cut.round_start
-        return messages[start - 1] if start and self.parts.is_real_user(messages[start - 1]) else None
+        return request_of(self.job.messages, self.cut.round_start, self.parts.is_real_user)
 
     @property
     def request_text(self) -> str:
@@ -103,19 +104,19 @@ class Draft:
 
 def start_round(job: Job, parts: Parts, cut: Cut, sizes: Sizes, budget: int) -> Round:
     """Bundle a round, with its earlier checkpoint read back."""
-    parts = replace(parts, redact=_remembered(parts.redact))
+    parts = replace(parts, redact=_remembered(parts.redact), estimate=_remembered(parts.estimate))
     return Round(job=job, parts=parts, cut=cut, sizes=sizes, budget=budget, earlier=read_block([job.messages[i] for i in cut.own]))
 
 
-def _remembered(redact: Callable[[str], str]) -> Callable[[str], str]:
-    """Redaction that runs once over each text of a round: the request and the ledger read the same ones."""
-    known: dict[str, str] = {}
+def _remembered(read: Callable[[str], _T]) -> Callable[[str], _T]:
+    """A reading that is done once for each text of a round: ladder, request and ledger look at the same ones."""
+    known: dict[str, _T] = {}
 
-    def once(text: str) -> str:
-        clean = known.get(text)
-        if clean is None:
-            clean = known[text] = redact(text)
-        return clean
+    def once(text: str) -> _T:
+        found = known.get(text)
+        if found is None:
+            found = known[text] = read(text)
+        return found
 
     return once
 

@@ -16,17 +16,16 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.messages import BaseMessage
 
 from langgraph_roundcompact._archive_record import archive_key, archive_record
-from langgraph_roundcompact._ask import Answer, Live, ask, last_kind, message_digest, sum_usage
+from langgraph_roundcompact._ask import Answer, last_kind, message_digest
 from langgraph_roundcompact._content import as_messages
 from langgraph_roundcompact._draft import Round, recover, start_round, write_draft
 from langgraph_roundcompact._dump_record import dump_record
 from langgraph_roundcompact._effects import Count, Emit, Flow, MeasureWindow, Memo, Offload, Warn, WriteArchive, WriteDump
 from langgraph_roundcompact._gate import whole
 from langgraph_roundcompact._ladder import Ladder, climb, relieve, settle
+from langgraph_roundcompact._narrate import first_groups, may_digest, narrate
 from langgraph_roundcompact._parts import Job, Parts
-from langgraph_roundcompact._request import SummarySource
-from langgraph_roundcompact._session_memory import read_notes
-from langgraph_roundcompact._spans import Cut, cut_round, find_round, find_stale_before
+from langgraph_roundcompact._spans import Cut, cut_round, find_round, find_stale_before, request_of
 from langgraph_roundcompact._splice import splice
 from langgraph_roundcompact._standing import commit_standing, stand_in
 from langgraph_roundcompact._state import read_key
@@ -52,9 +51,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("langgraph_roundcompact")
 
 NO_FAILURES = Failures(0, 0, 0)
-
-MORE_PASSES = 4
-"""Further requests in one step, when the work of a long thread does not fit into one."""
 
 FOREIGN_USAGE = 1.5
 """Where the list holds this many times what usage reports, the usage is of another, shorter request. Estimates are within a quarter of it."""
@@ -89,7 +85,7 @@ def planning(job: Job, parts: Parts) -> Flow[CompactionPlan]:
     cut, sizes = yield from _assess(job, parts)
     verdict = _stand_down(job) or decide(parts.config, sizes, job.limits, force=job.force)
     reason = yield from _reason(job, cut, sizes, verdict)
-    failures: Failures = (yield Memo("failures", (_failure_key(start_round(job, parts, cut, sizes, 0)),))) or NO_FAILURES
+    failures: Failures = (yield Memo("failures", (_failure_key(job, parts, cut),))) or NO_FAILURES
     groups = len(cut.groups)
     if verdict.outcome is None and not job.force and is_cooling_down(parts.config, job.limits, sizes, failures, groups):
         verdict, reason = Verdict("cooling_down", "cooldown"), "cooldown"
@@ -166,10 +162,11 @@ def _stand_down(job: Job) -> Verdict | None:
 def _compact(job: Job, parts: Parts) -> Flow[CompactionResult]:
     job = replace(job, messages=as_messages(job.messages))
     cut, sizes = yield from _assess(job, parts)
-    relief = None if _stand_down(job) else (yield from relieve(start_round(job, parts, cut, sizes, round_budget(parts.config, sizes, job.limits))))
+    round_ = start_round(job, parts, cut, sizes, round_budget(parts.config, sizes, job.limits))
+    relief = None if _stand_down(job) else (yield from relieve(round_))
     if relief is None:
-        return (yield from _compact_cut(job, parts, cut, sizes))
-    result = yield from _compact_cut(relief.job, parts, cut, relief.sizes)
+        return (yield from _compact_cut(round_))
+    result = yield from _compact_cut(replace(relief, budget=round_budget(parts.config, relief.sizes, job.limits)))
     if result.compacted:
         return replace(result, tokens_before=sizes.window)
     # Without a checkpoint, too, the request fits now or is nearer to it.
@@ -179,7 +176,8 @@ def _compact(job: Job, parts: Parts) -> Flow[CompactionResult]:
     return result
 
 
-def _compact_cut(job: Job, parts: Parts, cut: Cut, sizes: Sizes) -> Flow[CompactionResult]:
+def _compact_cut(round_: Round) -> Flow[CompactionResult]:
+    job, parts, cut, sizes = round_.job, round_.parts, round_.cut, round_.sizes
     verdict = _stand_down(job) or decide(parts.config, sizes, job.limits, force=job.force)
     if verdict.outcome is not None:
         reason = yield from _reason(job, cut, sizes, verdict)
@@ -191,8 +189,7 @@ def _compact_cut(job: Job, parts: Parts, cut: Cut, sizes: Sizes) -> Flow[Compact
         if told:
             yield Emit(event_of("skipped", result, job))
         return result
-    round_ = start_round(job, parts, cut, sizes, round_budget(parts.config, sizes, job.limits))
-    key = _failure_key(round_)
+    key = _failure_key(job, parts, cut)
     failures: Failures = (yield Memo("failures", (key,))) or NO_FAILURES
     groups = len(cut.groups)
     by_rules = is_breaker_open(parts.config, failures) or is_outgrown(job.limits, sizes, failures, groups)
@@ -214,8 +211,9 @@ def _compact_cut(job: Job, parts: Parts, cut: Cut, sizes: Sizes) -> Flow[Compact
     return result
 
 
-def _failure_key(round_: Round) -> str:
-    return _key(round_.job.thread_id, round_.request, round_.replaced[0] if round_.replaced else None)
+def _failure_key(job: Job, parts: Parts, cut: Cut) -> str:
+    target = cut.target
+    return _key(job.thread_id, request_of(job.messages, cut.round_start, parts.is_real_user), job.messages[target[0]] if target else None)
 
 
 def _prefix_warning(job: Job, cut: Cut) -> Warn:
@@ -252,101 +250,25 @@ def _reduce(round_: Round, *, use_model: bool) -> Flow[CompactionResult]:
     return told_result(job.messages, ladder.messages, "tiers_sufficed", result.reason, sizes.window, ladder.tokens, **more)
 
 
-def _checkpoint(round_: Round, *, use_model: bool, more_passes: int = MORE_PASSES) -> Flow[CompactionResult]:
+def _checkpoint(round_: Round, *, use_model: bool) -> Flow[CompactionResult]:
     """Replace the target by one checkpoint, or say why not."""
     sizes, recovered = round_.sizes, recover(round_)
     if round_.parts.estimate(recovered) + BLOCK_FLOOR_TOKENS >= sizes.target:
         return told_result(round_.job.messages, round_.job.messages, "no_benefit", "not_smaller", sizes.window)  # known before anything is paid for
-    answer = yield from _narrate(round_, use_model=use_model)
+    answer = yield from narrate(round_, use_model=use_model)
     more: dict[str, Any] = {"attempts": answer.attempts, "usage": answer.usage}
-    may_digest = _may_digest(round_, answer)
+    by_rules = answer.text is None and may_digest(round_, answer)
     if answer.text is None and answer.attempts:
-        end = "rules make the checkpoint" if may_digest else "the window stays as it was"
+        end = "rules make the checkpoint" if by_rules else "the window stays as it was"
         log.warning("no summary could be had (%s, %d requests, last: %s): %s", answer.reason, len(answer.attempts), answer.attempts[-1].detail, end)
-    if answer.text is None and not may_digest:
+    if answer.text is None and not by_rules:
         return told_result(round_.job.messages, round_.job.messages, "failed", answer.reason, sizes.window, **more)
-    partly = answer.text is not None and answer.groups_covered < len(round_.cut.groups)
-    if partly:
-        # What the request did not contain is not removed.
-        round_ = yield from _shorten(round_, answer.groups_covered)
+    if answer.text is not None and answer.groups_covered < len(round_.cut.groups):
+        round_ = yield from first_groups(round_, answer.groups_covered)
     if answer.text is not None and round_.parts.estimate(answer.text) >= sizes.target:
         return told_result(round_.job.messages, round_.job.messages, "no_benefit", "not_smaller", sizes.window, **more)
     outcome: Outcome = "summarised" if answer.text is not None else "digested"
-    result = yield from _commit(round_, answer, recovered, outcome)
-    if partly and result.compacted and result.tokens_after >= round_.job.limits.trigger and more_passes:
-        return (yield from _go_on(round_, result, more_passes - 1))
-    return result
-
-
-def _go_on(round_: Round, first: CompactionResult, more_passes: int) -> Flow[CompactionResult]:
-    """One request could not hold all the work and the window is still too full: the rest goes into the same checkpoint, request by request."""
-    job, parts = round_.job, round_.parts
-    if job.origin is None:
-        job = replace(job, messages=first.messages)
-    else:
-        job = yield from stand_in(replace(job, messages=list(job.origin.given)), parts)
-    cut, sizes = yield from _assess(job, parts)
-    if decide(parts.config, sizes, job.limits, force=False).outcome is not None:
-        return first
-    rest = start_round(job, parts, cut, sizes, round_budget(parts.config, sizes, job.limits))
-    result = yield from _checkpoint(rest, use_model=True, more_passes=more_passes)
-    usage = sum_usage(first.usage, result.usage)
-    if not result.compacted:
-        return replace(first, attempts=(*first.attempts, *result.attempts), usage=usage)
-    return replace(result, tokens_before=first.tokens_before, attempts=(*first.attempts, *result.attempts), usage=usage)
-
-
-def _narrate(round_: Round, *, use_model: bool) -> Flow[Answer]:
-    parts = round_.parts
-    nothing = Answer(text=None, reason="", groups_covered=0, attempts=(), usage=None)
-    try:
-        notes = yield from read_notes(parts.session_memory, round_.job.state, round_.work)
-    except parts.passes:
-        raise
-    except Exception as exc:  # noqa: BLE001 - somebody's callable or store; the model can still be asked
-        log.warning("session_memory failed (%s); the notes are not used", type(exc).__name__)
-        notes = None
-    if notes is not None:
-        return replace(nothing, text=notes.text, reason="session_memory", groups_covered=notes.groups_covered)
-    if parts.model_key is None:
-        return replace(nothing, reason="no_model")
-    if parts.config.summariser == "digest":
-        return replace(nothing, reason="digest_chosen")
-    if not use_model:
-        return replace(nothing, reason="breaker_open")
-    earlier = round_.earlier
-    source = SummarySource(
-        request=round_.request,
-        earlier=earlier.narrative if earlier else None,
-        earlier_facts=earlier.ledger_text if earlier else "",
-        groups=round_.work,
-        focus=round_.job.focus,
-        summary_tokens=parts.config.summary_max_tokens or max(round_.budget * 2 // 3, 1),
-        redact=parts.redact,
-    )
-    return (yield from ask(parts, source, round_.job.summariser_window, _live(round_)))
-
-
-def _live(round_: Round) -> Live | None:
-    """The agent's own request, unless it has just overflowed."""
-    job = round_.job
-    if job.agent_call is None or job.last_resort:
-        return None
-    return Live(call=job.agent_call, window=job.messages, tokens=round_.sizes.window, kept=job.messages[round_.cut.groups[-1][-1] + 1 :])
-
-
-def _may_digest(round_: Round, answer: Answer) -> bool:
-    """Whether rules make the checkpoint when there is no summary."""
-    if answer.reason in ("no_model", "digest_chosen", "breaker_open") or round_.job.last_resort:
-        return True
-    return round_.parts.config.on_summary_failure == "digest"
-
-
-def _shorten(round_: Round, groups: int) -> Flow[Round]:
-    cut = round_.cut.keep_first(groups)
-    new_work = yield Count([round_.job.messages[i] for group in cut.groups for i in group])
-    own = round_.sizes.target - round_.sizes.new_work
-    return replace(round_, cut=cut, sizes=replace(round_.sizes, target=new_work + own, new_work=new_work))
+    return (yield from _commit(round_, answer, recovered, outcome))
 
 
 # --- gate, archive, splice ------------------------------------------------------------------------------------------------------------

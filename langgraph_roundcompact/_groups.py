@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, ToolMessage
 
@@ -27,9 +27,8 @@ _Open: TypeAlias = tuple[int, deque[int]]
 """An AI message and the numbers of its open calls under one id, in the order in which siblings are answered."""
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
-    """One declared tool call."""
+class Call(NamedTuple):
+    """One declared tool call. A tuple, because thousands of them are made in one step."""
 
     id: str
     """Empty where the provider gave none."""
@@ -57,7 +56,8 @@ def declared_calls(message: BaseMessage) -> tuple[Call, ...]:
     if not isinstance(message, AIMessage):
         return ()
     calls = [_call(raw, "tool") for raw in message.tool_calls]
-    calls += [_call(raw, "invalid") for raw in message.invalid_tool_calls]
+    if message.invalid_tool_calls:
+        calls += [_call(raw, "invalid") for raw in message.invalid_tool_calls]
     if type(message.content) is str and not message.additional_kwargs.get("tool_calls"):
         return tuple(calls)
     known = {call.id for call in calls if call.id}

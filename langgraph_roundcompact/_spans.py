@@ -90,6 +90,11 @@ def find_round(messages: Sequence[BaseMessage], is_real: IsRealUser = is_real_us
     return start
 
 
+def request_of(messages: Sequence[BaseMessage], round_start: int, is_real: IsRealUser = is_real_user) -> BaseMessage | None:
+    """The real user message that the round answers; None in a history without one."""
+    return messages[round_start - 1] if round_start and is_real(messages[round_start - 1]) else None
+
+
 def find_stale_before(messages: Sequence[BaseMessage]) -> int:
     """Index before which reported usage is of a request that no longer exists, because a checkpoint or folds were made after it."""
     newest = next((i for i in range(len(messages) - 1, -1, -1) if is_checkpoint(messages[i])), None)
