@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+SERVER := $(VENV)/.installed-server
 
 .PHONY: help demo test test-integration fuzz lint format bench score clean
 
@@ -16,6 +17,10 @@ $(STAMP): pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable ".[langchain,cli]" --group dev
 	touch $(STAMP)
 
+$(SERVER): $(STAMP)
+	$(BIN)/python -m pip install --quiet --group server
+	touch $(SERVER)
+
 demo: $(STAMP)   ## a real agent far beyond its window, without any key
 	$(BIN)/roundcompact demo
 
@@ -25,8 +30,8 @@ test: $(STAMP)   ## all unit tests, lint and types
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n auto --dist loadfile
 
-test-integration: $(STAMP)   ## long tests and services
-	$(BIN)/python -m pytest tests/integration_tests
+test-integration: $(SERVER)  ## tests with services (PostgreSQL, a LangGraph server) and 200 kills; ROUNDCOMPACT_KILLS=20 is short
+	$(BIN)/python -m pytest -n auto --dist loadfile tests/integration_tests
 
 fuzz: $(STAMP)   ## the property tests with 100,000 examples in all
 	ROUNDCOMPACT_FUZZ=1 $(BIN)/python -m pytest -n auto -m fuzz tests/unit_tests

@@ -1,7 +1,7 @@
 """Sphinx configuration of the documentation: `make docs`."""
 
 project = "langgraph-roundcompact"
-copyright = "langgraph-roundcompact contributors"
+author = "langgraph-roundcompact contributors"
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 3

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from langgraph_roundcompact.config import CompressionRecallConfig, ModelClientConfig, RoundCompactConfig
 from langgraph_roundcompact.errors import ArchiveError, ConfigurationError, RoundCompactError, SummaryRejected
-from langgraph_roundcompact.events import Attempt, Audit, CompactionEvent, CompactionPlan, CompactionResult
+from langgraph_roundcompact.events import Attempt, Audit, CompactionEvent, CompactionPlan, CompactionResult, CompactionReview
 
 if TYPE_CHECKING:
     from langgraph_roundcompact._ports import Archive
     from langgraph_roundcompact._redact import default_redact
     from langgraph_roundcompact.archive import StoreArchive, create_recall_tool
     from langgraph_roundcompact.compactor import Door, RoundCompactor
+    from langgraph_roundcompact.control import acompact_thread, compact_thread, create_compact_tool, run_is_paused
     from langgraph_roundcompact.middleware import RoundCompactMiddleware
     from langgraph_roundcompact.node import RoundCompactNode, add_round_compaction
     from langgraph_roundcompact.reducer import compacting_reducer, round_compact_messages, round_compact_messages_delta
@@ -35,12 +36,16 @@ _LAZY = {
     "StoreArchive": "archive",
     "Tier": "tiers",
     "TierContext": "tiers",
+    "acompact_thread": "control",
     "add_round_compaction": "node",
+    "compact_thread": "control",
     "compacting_reducer": "reducer",
+    "create_compact_tool": "control",
     "create_recall_tool": "archive",
     "default_redact": "_redact",
     "round_compact_messages": "reducer",
     "round_compact_messages_delta": "reducer",
+    "run_is_paused": "control",
 }
 
 __all__ = [
@@ -53,6 +58,7 @@ __all__ = [
     "CompactionEvent",
     "CompactionPlan",
     "CompactionResult",
+    "CompactionReview",
     "CompressionRecallConfig",
     "ConfigurationError",
     "Door",
@@ -68,12 +74,16 @@ __all__ = [
     "SummaryRejected",
     "Tier",
     "TierContext",
+    "acompact_thread",
     "add_round_compaction",
+    "compact_thread",
     "compacting_reducer",
+    "create_compact_tool",
     "create_recall_tool",
     "default_redact",
     "round_compact_messages",
     "round_compact_messages_delta",
+    "run_is_paused",
 ]
 
 

@@ -9,14 +9,23 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from langchain_core.messages import BaseMessage
 
+from langgraph_roundcompact._decisions import note_retry
 from langgraph_roundcompact._effects import CallModel, Flow, Memo, Sleep
-from langgraph_roundcompact._error_text import OverflowGap
+from langgraph_roundcompact._error_text import TEXT_LIMIT, OverflowGap
 from langgraph_roundcompact._parts import AgentCall, Parts
-from langgraph_roundcompact._request import PROMPT_VERSION, SummaryRequest, SummarySource, affinity_request, reask_request, transcript_request
+from langgraph_roundcompact._request import (
+    PROMPT_VERSION,
+    Exchange,
+    SummaryRequest,
+    SummarySource,
+    affinity_request,
+    reask_request,
+    transcript_request,
+)
 from langgraph_roundcompact._snapshot import read_summary
 from langgraph_roundcompact.errors import ErrorKind, SummaryRejected, classify, overflow_gap, retry_after_seconds, should_retry
 from langgraph_roundcompact.events import Attempt, Reason
@@ -46,6 +55,8 @@ class Answer:
     groups_covered: int
     attempts: tuple[Attempt, ...]
     usage: Mapping[str, Any] | None
+    exchanges: tuple[Exchange, ...] = ()
+    """What was sent and came back, as it was; empty when the text comes from the memo."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,12 +78,20 @@ class _Log:
     def __init__(self) -> None:
         self.attempts: list[Attempt] = []
         self.usage: dict[str, Any] | None = None
+        self.exchanges: list[Exchange] = []
+
+    def answered(self, kind: Literal["ok", "rejected"], request: SummaryRequest, reply: object, detail: str = "") -> None:
+        self.usage = add_usage(self.usage, reply)
+        self.exchanges.append(Exchange(kind, request, reply))
+        self.note(kind, request, detail)
 
     def note(self, kind: Any, request: SummaryRequest, detail: str = "") -> None:
         self.attempts.append(Attempt(number=len(self.attempts) + 1, kind=kind, detail=detail, request_tokens=request.tokens))
 
     def answer(self, reason: Reason, text: str | None = None, covered: int = 0) -> Answer:
-        return Answer(text=text, reason=reason, groups_covered=covered, attempts=tuple(self.attempts), usage=self.usage)
+        return Answer(
+            text=text, reason=reason, groups_covered=covered, attempts=tuple(self.attempts), usage=self.usage, exchanges=tuple(self.exchanges)
+        )
 
 
 def ask(parts: Parts, source: SummarySource, window_tokens: int, live: Live | None = None, *, digests: Sequence[bytes]) -> Flow[Answer]:
@@ -103,12 +122,12 @@ def _ask(parts: Parts, source: SummarySource, window_tokens: int, live: Live | N
         reply: object = None
         try:
             reply = yield CallModel(request.messages, parts.config.timeout_seconds, model)
-            text = read_summary(reply, require_snapshot=parts.config.require_snapshot)
+            replaced = source.characters(request.groups_covered)
+            text = read_summary(reply, require_snapshot=parts.config.require_snapshot, replaces=replaced)
         except parts.passes:
             raise
         except SummaryRejected as rejection:
-            log.usage = add_usage(log.usage, reply)
-            log.note("rejected", request, rejection.reason)
+            log.answered("rejected", request, reply, rejection.reason)
             if asked_again:
                 return log.answer("summary_rejected")
             request = reask_request(request, rejection.reason) if model is None else _transcript(parts, source, window_tokens)
@@ -128,9 +147,9 @@ def _ask(parts: Parts, source: SummarySource, window_tokens: int, live: Live | N
             else:
                 return log.answer(kind)
         else:
-            log.usage = add_usage(log.usage, reply)
-            log.note("ok", request)
+            log.answered("ok", request, reply)
             return log.answer("", text, request.groups_covered)
+        yield from note_retry(parts, log.attempts[-1], request.tokens if request is not None else 0)
     return log.answer("context_overflow")
 
 
@@ -184,7 +203,8 @@ def _wait_seconds(parts: Parts, exc: BaseException, retries: int) -> float:
 def _cause(exc: BaseException, parts: Parts) -> str:
     """Type and, redacted, the beginning of what it says: what somebody needs who must find out why there are no summaries."""
     try:
-        said = parts.redact(" ".join(str(exc).split())[:_CAUSE_CHARS])
+        # Redacted before it is cut: half a secret is recognised by nobody.
+        said = parts.redact(" ".join(str(exc)[:TEXT_LIMIT].split()))[:_CAUSE_CHARS]
     except Exception:  # noqa: BLE001 - a veto, or an exception that cannot be printed
         return type(exc).__name__
     return f"{type(exc).__name__}: {said}" if said else type(exc).__name__

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+from langgraph_roundcompact._facts import COMMAND_LABEL, MAX_LABEL
 from langgraph_roundcompact._groups import Call
 
 _PATH_KEY = re.compile(r"^(?:abs(?:olute)?_?|target_?|relative_?|notebook_?|source_?)?(?:file_?)?(?:path|name|file)$", re.IGNORECASE)
 _COMMAND_KEYS = ("command", "cmd", "script", "shell", "code", "input")
+_SEARCH_KEY = re.compile(r"^(?:pattern|query|regex|search(?:_?(?:term|text|pattern))?|glob)$", re.IGNORECASE)
 _NEW_TEXT_KEY = re.compile(r"new|content|replace|patch|diff|edit|insert|file_text|^text$|^source$", re.IGNORECASE)
+_WHY_KEY = re.compile(r"^(?:description|explanation|reason|purpose|justification|rationale)$", re.IGNORECASE)
+_SEARCHED_FILE = re.compile(r"[^/\\]\.\w{1,8}$")
 _CHANGING_NAME = re.compile(r"write|edit|creat|replace|insert|patch|append|save|update", re.IGNORECASE)
 _LOOKING_NAME = re.compile(r"search|find|grep|look|query|match|count|list|read|view|open|show|cat|check", re.IGNORECASE)
 _DELETING_NAME = re.compile(r"delet|remove|unlink", re.IGNORECASE)
@@ -63,6 +67,15 @@ class Reading:
     """Items of a todo list: points, status, text."""
     asks: bool = False
     """It puts a question to a person."""
+    why: str = ""
+    """What the assistant says it is for, where the call has an argument for that."""
+    written: str = ""
+    """New text of a file."""
+
+    @property
+    def label(self) -> str:
+        """What tells lines of its result apart from those of other calls: its command, or its file."""
+        return self.command[:COMMAND_LABEL] or (self.files[0][1][:MAX_LABEL] if self.files else "")
 
 
 def read_call(call: Call, clean: Callable[[str], str]) -> Reading:
@@ -80,20 +93,33 @@ def read_call(call: Call, clean: Callable[[str], str]) -> Reading:
     if todo:
         return Reading(text, todo=todo)
     if _asks(name, args):
-        return Reading(text, command=_any_call(name, args, clean), weight=3, asks=True)
-    return _work(name, args, text, clean)
+        return Reading(text, command=_any_call(name, args, clean), weight=1, asks=True)
+    why = next((value for key, value in args.items() if _WHY_KEY.match(key) and isinstance(value, str)), "")
+    return replace(_work(name, args, text, clean), why=clean(_one_line(why)))
 
 
 def _work(name: str, args: Mapping[str, Any], text: str, clean: Callable[[str], str]) -> Reading:
     path = next((value for key, value in args.items() if isinstance(value, str) and 0 < len(value) < 300 and _PATH_KEY.match(key)), "")
     if path and ("/" in path or "." in path or "\\" in path):
         operation = _operation(name, args)
-        return Reading(text, files=((operation, clean(path)),), weight=4 if operation == "r" else 8)
+        if operation == "r" and any(map(_SEARCH_KEY.match, args)):
+            # What it looked for tells it from other searches of the same place; a folder that was searched is no file that was read.
+            files: tuple[tuple[str, str], ...] = ((operation, clean(path)),) if _SEARCHED_FILE.search(path) else ()
+            return Reading(text, files=files, command=_any_call(name, args, clean), weight=4)
+        written = [value for key, value in args.items() if isinstance(value, str) and _NEW_TEXT_KEY.search(key) and "old" not in key.lower()]
+        new_text = clean("\n".join(written)) if operation in "we" else ""
+        return Reading(text, files=((operation, clean(path)),), weight=4 if operation == "r" else 8, written=new_text)
     command = next((value for key, value in args.items() if key in _COMMAND_KEYS and isinstance(value, str)), None)
     if command is not None:
-        line = clean(_command(command))
-        return Reading(text, files=tuple(_shell_files(clean(command[:4000]))), command=line, weight=8 if _CHANGING_COMMAND.search(line) else 5)
+        line, touched = clean(_command(command)), tuple(_shell_files(clean(command[:4000])))
+        return Reading(text, files=touched, command=line, weight=_command_weight(line, touched, command))
     return Reading(text, command=_any_call(name, args, clean), weight=6)
+
+
+def _command_weight(line: str, files: Sequence[tuple[str, str]], command: str) -> int:
+    if "<<" in command[:4000] and any(operation == "w" and line.endswith(f"> {path}") for operation, path in files):
+        return 1  # it wrote a file, and the file says so
+    return 8 if _CHANGING_COMMAND.search(line) else 5
 
 
 def _any_call(name: str, args: Mapping[str, Any], clean: Callable[[str], str]) -> str:

@@ -15,8 +15,8 @@ from langgraph_roundcompact._ledger import Ledger, fit_ledger, ledger_text
 from langgraph_roundcompact._rank import Ranking, choose, rank
 from langgraph_roundcompact.events import Audit
 
-_RESERVE_CHARACTERS = 48_000
-"""The reserve of carried facts that there is at least; else it is as large as what the texts show."""
+_RESERVE_PER_TOKEN, _MOST_RESERVE = 12, 48_000
+"""Characters of data, for each token of the budget and at most, of carried facts that no text shows: a small window needs no large one."""
 _FACT_DATA_CHARACTERS = 20
 """Characters that a fact takes as data beside its text, about."""
 
@@ -29,7 +29,7 @@ class Texts:
     ledger: str
     kept: tuple[Fact, ...]
     """Facts to carry: all that the texts show, and a reserve of the next most useful ones, so that what new work names again is known. As data
-    the reserve takes at most as many characters as what is shown, or 48,000 where that is more."""
+    the reserve takes at most twelve characters a token of the budget, and at most 48,000."""
     dropped: tuple[Fact, ...]
     """Facts that no text shows, least useful first."""
     audit: Audit
@@ -79,7 +79,7 @@ def checkpoint_texts(
         request: The user's request.
         earlier_facts: Facts that the earlier checkpoint of this round carried.
         summary: The model's summary; `None`: the digest is written.
-        state_text: Plan and todo from the graph's state.
+        state_text: What stands beside the checkpoint: plan, todo, files from the graph's state. What it says is not said twice.
         later: Text of the work that stays.
         budget_tokens: The most both texts may take together. A summary that is larger by itself stays whole, without a ledger.
         ledger_max_tokens: The most the ledger may take; `None`: what the summary leaves.
@@ -96,8 +96,9 @@ def checkpoint_texts(
         text = summary
     room = max(budget_tokens - estimate(text + "\n"), 0)
     most = room if ledger_max_tokens is None else min(room, ledger_max_tokens)
-    ledger = fit_ledger(ranking, budget_tokens=most, estimate=estimate, present=text)
-    return Texts(text, ledger.text, _to_carry(ranking, ledger), ledger.dropped, audit(ranking.facts, text, ledger))
+    present = f"{text}\n{redact(state_text)}" if state_text else text
+    ledger = fit_ledger(ranking, budget_tokens=most, estimate=estimate, present=present)
+    return Texts(text, ledger.text, _to_carry(ranking, ledger, budget_tokens), ledger.dropped, audit(ranking.facts, present, ledger))
 
 
 def _digest_beside_ledger(
@@ -105,7 +106,7 @@ def _digest_beside_ledger(
 ) -> str:
     """The digest, as large as it gets when the same order of use fills digest and ledger together."""
     if summary_max is None and ledger_max is None:
-        facts = [fact for fact in ranking.facts if fact not in ranking.covered]
+        facts = [fact for fact in frame.unsaid(ranking.facts) if fact not in ranking.covered]
         shown = [fact for fact in choose(facts, lambda some: _both(some, frame), budget_tokens, estimate) if fact.kind in DIGEST_KINDS]
         text = digest_text(shown, frame)
         return text if estimate(text) <= budget_tokens else ""
@@ -123,11 +124,10 @@ def _both(facts: Sequence[Fact], frame: DigestFrame) -> str:
     )
 
 
-def _to_carry(ranking: Ranking, ledger: Ledger) -> tuple[Fact, ...]:
+def _to_carry(ranking: Ranking, ledger: Ledger, budget_tokens: int) -> tuple[Fact, ...]:
     """Facts that the texts show, and the reserve."""
     dropped = set(ledger.dropped)
-    shown = sum(_size(fact) for fact in ranking.facts if fact not in dropped)
-    room = max(shown, _RESERVE_CHARACTERS)
+    room = min(budget_tokens * _RESERVE_PER_TOKEN, _MOST_RESERVE)
     carried: list[Fact] = []
     for fact in ranking.facts:
         if fact in dropped:

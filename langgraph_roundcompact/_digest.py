@@ -7,7 +7,7 @@ reworded, so nothing in it can be invented.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from langchain_core.messages import BaseMessage
@@ -16,6 +16,7 @@ from langgraph_roundcompact._extract import extract_facts
 from langgraph_roundcompact._facts import Fact, merge_facts
 from langgraph_roundcompact._ledger import group_text
 from langgraph_roundcompact._rank import Ranking, choose, rank
+from langgraph_roundcompact._work_log import work_log
 
 SECTIONS = (
     "Active Task",
@@ -33,27 +34,20 @@ SECTIONS = (
 DIGEST_KINDS = frozenset({"user", "command", "todo", "intent", "said", "file", "error", "result", "path"})
 """Kinds of facts that have a section; the others are for the ledger."""
 
-_SECTION_OF = {"user": 2, "command": 3, "todo": 6, "intent": 5, "said": 7, "file": 8, "error": 9, "result": 10, "path": 11}
-_LEADS = {2: "Answered in tool results, quoted:", 3: "Calls (→ exit status):"}
-_EMPTY = {
-    1: "The user's request stands above, verbatim.",
-    2: "None stated in tool results; the request above holds.",
-    3: "No finished calls to list.",
-    4: "See the resume point.",
-    5: "Continue the request from its last result.",
-    6: "No todo list was kept.",
-    7: "None stated by the assistant.",
-    8: "No file was named by a call.",
-    9: "No error line was seen.",
-    10: "(none)",
-    11: "(none)",
-}
+_ANSWERED = "Answered in tool results, quoted:"
+"""Who said it is never left to guess."""
+_CALLS = "In order; → where one did not end well:"
+_IN_STATE = "As listed in the recovered context below."
+_NONE = "(none)"
+_LEFT_OUT = "Nothing to say in sections"
 _OPEN_ITEM = re.compile(r"pending|in[_ -]progress|in[_ -]review|todo|blocked|\[ \]|\bopen\b", re.IGNORECASE)
 _IN_PROGRESS = re.compile(r"progress|doing|active|current", re.IGNORECASE)
 _REQUEST_CHARACTERS = 100
-_STATE_LINES = 12
+_ABOVE = "The request above."
+_NO_REPEAT_BELOW = 800
+"""Tokens of budget below which nothing is said twice, not even the head of the request that stands right above, nor which sections are empty."""
 _ALL_HEADINGS_FROM = 3000
-"""Tokens of budget from which empty sections keep their headings."""
+"""Tokens of budget from which empty sections keep their headings; below, one line names them, so that a gap is no question."""
 
 
 def digest(
@@ -73,7 +67,7 @@ def digest(
         messages: The work to be replaced; read for facts where none are given.
         request: The user's request. It stands verbatim elsewhere, so only its head is shown.
         facts: Facts of the work.
-        state_text: Plan and todo from the graph's state; open items are listed as pending.
+        state_text: Plan, todo, files from the graph's state, as they stand beside the digest; what they say is not said twice.
         earlier: Narrative of the earlier checkpoint; it is used where that carried no facts.
         budget_tokens: The most the text may take, measured by `estimate`; `""` if not even one line fits.
         estimate: Tokens of a text.
@@ -98,28 +92,43 @@ class DigestFrame:
 
     request: str
     """Head of the request, one line."""
-    state: tuple[str, ...]
-    """Open items of the graph's state."""
-    headings: bool
-    """Whether empty sections keep their headings."""
+    state: str
+    """Text of the graph's state, which stands beside the digest."""
+    budget_tokens: int
+    """The most the text may take, which says how much may be spent on headings."""
+
+    @property
+    def headings(self) -> bool:
+        """Whether empty sections keep their headings."""
+        return self.budget_tokens >= _ALL_HEADINGS_FROM
+
+    @property
+    def names_gaps(self) -> bool:
+        """Whether one line names the empty sections."""
+        return _NO_REPEAT_BELOW <= self.budget_tokens < _ALL_HEADINGS_FROM
 
     @classmethod
     def of(cls, request: str, state_text: str, budget_tokens: int, redact: Callable[[str], str]) -> DigestFrame:
         """The frame for a request and a state text, by the room there is."""
         line = " ".join(redact(request[:4000]).split())
         head = line if len(line) <= _REQUEST_CHARACTERS else line[:_REQUEST_CHARACTERS].rstrip() + "…"
-        return cls(head, tuple(open_items(redact(state_text))), budget_tokens >= _ALL_HEADINGS_FROM)
+        if budget_tokens < _NO_REPEAT_BELOW and line:
+            head = _ABOVE
+        return cls(head, redact(state_text), budget_tokens)
 
+    @property
+    def has_open_items(self) -> bool:
+        """Whether the state lists something that is not finished."""
+        return _OPEN_ITEM.search(self.state[:20_000]) is not None
 
-def open_items(state_text: str) -> list[str]:
-    """Lines of a plan or todo text that are not finished."""
-    lines = [line.strip() for line in state_text[:20_000].splitlines()]
-    return [line[:200] for line in lines if _OPEN_ITEM.search(line[:200])][:_STATE_LINES]
+    def unsaid(self, facts: Iterable[Fact]) -> list[Fact]:
+        """Facts that the state does not tell already."""
+        return [fact for fact in facts if fact.text not in self.state] if self.state else list(facts)
 
 
 def fit_digest(ranking: Ranking, frame: DigestFrame, *, budget_tokens: int, estimate: Callable[[str], int]) -> tuple[str, list[Fact]]:
     """The digest's text and the facts it shows."""
-    facts = [fact for fact in ranking.facts if fact.kind in DIGEST_KINDS and fact not in ranking.covered]
+    facts = [fact for fact in frame.unsaid(ranking.facts) if fact.kind in DIGEST_KINDS and fact not in ranking.covered]
     shown = choose(facts, lambda some: digest_text(some, frame), budget_tokens, estimate)
     text = digest_text(shown, frame)
     return (text, shown) if estimate(text) <= budget_tokens else ("", [])
@@ -127,23 +136,40 @@ def fit_digest(ranking: Ranking, frame: DigestFrame, *, budget_tokens: int, esti
 
 def digest_text(facts: Sequence[Fact], frame: DigestFrame) -> str:
     """The sections for chosen facts."""
+    body = _bodies(facts, frame)
+    sections = [f"### {number}. {name}\n{body.get(number, _NONE)}" for number, name in enumerate(SECTIONS, 1) if number in body or frame.headings]
+    left_out = [str(number) for number in range(1, len(SECTIONS) + 1) if number not in body]
+    return "\n".join([*sections, f"{_LEFT_OUT} {', '.join(left_out)}."] if left_out and frame.names_gaps else sections)
+
+
+def _bodies(facts: Sequence[Fact], frame: DigestFrame) -> dict[int, str]:
     kinds: dict[str, list[Fact]] = {}
     for fact in facts:
         kinds.setdefault(fact.kind, []).append(fact)
-    body = {number: group_text(kind, kinds[kind]) for kind, number in _SECTION_OF.items() if kind in kinds}
-    if frame.request:
-        body[1] = frame.request
+    said = {kind: group_text(kind, kinds.get(kind, ())) for kind in ("user", "todo", "intent", "path")}
+    # What was said last is the resume point; it need not be said twice.
+    statements = group_text("said", [fact for fact in kinds.get("said", ()) if fact.text not in said["intent"]])
+    log = work_log(facts)
     working = [fact.text for fact in kinds.get("todo", ()) if _IN_PROGRESS.search(fact.note)]
-    if working:
-        body[4] = "In progress: " + "; ".join(working[:3])
-    if frame.state:
-        body[6] = "\n".join([*frame.state, *([body[6]] if 6 in body else [])])
-    return "\n".join(
-        _section(number, name, body, headings=frame.headings) for number, name in enumerate(SECTIONS, 1) if number in body or frame.headings
-    )
+    body = {
+        1: frame.request,
+        2: _led(_ANSWERED, said["user"]),
+        3: _led(_CALLS, log.calls) if frame.headings else log.calls,
+        4: "In progress: " + "; ".join(working[:3]) if working else "",
+        5: said["intent"],
+        6: _joined(said["todo"], _IN_STATE if frame.has_open_items else ""),
+        7: _joined(statements, _led("Fixed since:", log.fixed)),
+        8: log.files,
+        9: log.errors,
+        10: log.rest,
+        11: said["path"],
+    }
+    return {number: text for number, text in body.items() if text}
 
 
-def _section(number: int, name: str, body: dict[int, str], *, headings: bool) -> str:
-    # Who said it is never left to guess; what the arrow means is, when room is short.
-    lead = f"{_LEADS[number]}\n" if number in _LEADS and number in body and (headings or number == 2) else ""
-    return f"### {number}. {name}\n{lead}{body.get(number, _EMPTY[number])}"
+def _led(lead: str, text: str) -> str:
+    return f"{lead}\n{text}" if text else ""
+
+
+def _joined(*texts: str) -> str:
+    return "\n".join(filter(None, texts))

@@ -49,6 +49,8 @@ class Round:
     budget: int
     """The most that checkpoint and recovered context may take, in tokens of the counter in force."""
     earlier: EarlierBlock | None
+    gains: tuple[Mapping[str, Any], ...] = ()
+    """What each tier did before; noted only where dumping is on."""
 
     @property
     def request(self) -> BaseMessage | None:
@@ -124,7 +126,7 @@ def _remembered(read: Callable[[str], _T]) -> Callable[[str], _T]:
 def recover(round_: Round) -> str:
     """The recovered context, from the state as it is now."""
     parts, limit = round_.parts, round_.parts.config.reinject_max_tokens
-    most = min(limit, round_.budget * 2 // 3) if limit is not None else round_.budget // 3
+    most = min(limit, round_.budget * 2 // 3) if limit is not None else round_.budget // 5
     context = ReinjectContext(
         state=round_.job.state,
         target=tuple(message for group in round_.work for message in group),

@@ -12,9 +12,11 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 from langchain_core.messages import BaseMessage
 
-from langgraph_roundcompact.events import CompactionEvent
+from langgraph_roundcompact.events import CompactionEvent, CompactionReview
 
 T = TypeVar("T")
+
+DecisionKind = Literal["threshold_check", "span_built", "tier", "compression_retry", "audit", "gate", "archive", "done"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,5 +109,32 @@ class WriteDump:
     thread_id: str | None
 
 
-Effect: TypeAlias = Count | MeasureWindow | Offload | CallModel | Sleep | Memo | ReadStore | WriteArchive | Emit | Warn | WriteDump
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Note one decision for the debug records. Asked for only where dumping is switched on. Answer: None, also when the disk is full."""
+
+    kind: DecisionKind
+    data: dict[str, Any]
+    """Plain data, secrets out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """Show a checkpoint before it is applied. Answer: what the reviewer said, in any form; or the run is interrupted here."""
+
+    review: CompactionReview
+    by: Any
+    """The user's callable; anything else: the run is interrupted."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShownBefore:
+    """What was shown for review before this step was run again. Answer: the review of that key, or None."""
+
+    key: str
+
+
+Effect: TypeAlias = (
+    Count | MeasureWindow | Offload | CallModel | Sleep | Memo | ReadStore | WriteArchive | Emit | Warn | WriteDump | Record | Review | ShownBefore
+)
 Flow: TypeAlias = Generator[Effect, Any, T]

@@ -16,12 +16,12 @@ from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolM
 from langgraph_roundcompact._calls import Reading, answered_by_person, exit_status, read_call
 from langgraph_roundcompact._content import text_of
 from langgraph_roundcompact._escape import storable
-from langgraph_roundcompact._facts import LEADING, MAX_TEXT, NEEDED, STEP, TERM_KINDS, WANTED, Fact, later_note
+from langgraph_roundcompact._facts import COMMON, LEADING, MAX_TEXT, NEEDED, STEP, TERM_KINDS, WANTED, Fact, later_note, settled
 from langgraph_roundcompact._folded import carried_facts, carried_status, is_folded
 from langgraph_roundcompact._groups import declared_calls, results_of
-from langgraph_roundcompact._lines import answers, last_words, sentences, telling_lines
+from langgraph_roundcompact._lines import answers, last_words, names_its_question, sentences, telling_lines
 from langgraph_roundcompact._root import under_root
-from langgraph_roundcompact._terms import Seen, terms_in
+from langgraph_roundcompact._terms import Seen, is_common, terms_in
 from langgraph_roundcompact.reinject._calls import looks_failed
 
 MAX_LINES = 8000
@@ -31,6 +31,8 @@ SCAN_ALL = 1_200_000
 _SCAN_PER_LINE = 160
 """Characters looked at for each line, and for each term, that may become a fact."""
 _LEADING_LINKS = 2
+_WHY, _WRITTEN = 2, 1
+"""Points of what a call says it is for, and of a line that the assistant wrote into a file: it can be read again."""
 _ANSI = re.compile(r"\x1b\[[0-9;?]{0,12}[A-Za-z]")
 _QUOTED = re.compile(r"`([^`\x00-\x1f\x7f-\x9f\u2028\u2029]{2,60})`")
 
@@ -63,7 +65,7 @@ def extract_facts(
             owner = results.get(step)
             _result(out, message, readings.get(owner) if owner else None)
     out.say_last()
-    return tuple(under_root(out.facts(request, later)))
+    return settled(under_root(out.facts(request, later)))
 
 
 def fair_share(lengths: Sequence[int], total: int) -> int:
@@ -102,6 +104,10 @@ def _assistant(out: _Collector, message: AIMessage) -> list[Reading]:
             out.line("todo", item, weight, status)
         if reading.command:
             out.line("command", reading.command, reading.weight)
+        if reading.why:
+            out.line("said", reading.why, _WHY)
+        for _, _, line in telling_lines(reading.written, failed=False, file=reading.label):
+            out.line("result", line, _WRITTEN, reading.label)
     return readings
 
 
@@ -122,15 +128,23 @@ def _result(out: _Collector, message: BaseMessage, reading: Reading | None) -> N
     out.words(text, said=False)
     failed = isinstance(message, ToolMessage) and message.status == "error"
     if answered_by_person(reading, text, failed=failed):
+        question = reading.label if reading is not None and reading.asks and " " in reading.label and not names_its_question(text) else ""
         for weight, piece in answers(text):
-            out.line("user", piece, weight)
+            out.line("user", piece, weight, question)
         return
-    status = exit_status(text, failed=failed)
+    if reading is not None and reading.todo:
+        return  # the list that it confirms is told already
+    status = exit_status(text, failed=failed or looks_failed(text))
+    broken = status not in ("", "0")
+    file = "" if reading is None or reading.command or not reading.files else reading.files[0][1]
+    lines = telling_lines(text, failed=broken, file=file, asked=reading.command if reading else "")
     if reading is not None and reading.command:
-        out.ended(reading.command, status)
-    _files(out, reading, "failed" if failed or looks_failed(text) else status)
-    for kind, weight, line in telling_lines(text, failed=failed):
-        out.line(kind, line, weight)
+        # Where no status is stated, what it said must tell.
+        out.ended(reading.command, status or ("errors" if any(kind == "error" for kind, _, _ in lines) else "ok"))
+    _files(out, reading, status)
+    label = "" if reading is None else reading.label
+    for kind, weight, line in lines:
+        out.line(kind, line, weight, label)
 
 
 @dataclass(slots=True)
@@ -203,7 +217,7 @@ class _Collector:
         """A command's result said how it ended."""
         known = self.lines.get(("command", command.strip()[:MAX_TEXT].rstrip()))
         if known is not None and status:
-            known.note = status
+            known.note = later_note("command", known.note, status)
 
     def words(self, text: str, *, said: bool) -> None:
         """The terms of a text of the present message."""
@@ -247,10 +261,15 @@ class _Collector:
         wanted = {term for _, term in terms_in(request[:SCAN_ALL])}
         needed = {term for _, term in terms_in(later[:SCAN_ALL])}
         lines = [Fact(kind, text, line.order, 0, line.seen, line.weight, line.note) for (kind, text), line in self.lines.items()]
-        terms = [
-            Fact(term.kind, text, term.order, term.said, term.seen, WANTED * (text in wanted) + NEEDED * (text in needed) + LEADING * term.leading)
+        words = self.words_seen.words
+        bits = {
+            text: WANTED * (text in wanted)
+            + NEEDED * (text in needed)
+            + LEADING * term.leading
+            + COMMON * (term.kind == "name" and is_common(text, words))
             for text, term in self.terms.items()
-        ]
+        }
+        terms = [Fact(term.kind, text, term.order, term.said, term.seen, bits[text]) for text, term in self.terms.items()]
         return [*_most(lines, self.most, _line_order), *_most(terms, self.most, _term_order)]
 
 

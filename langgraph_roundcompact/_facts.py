@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,16 +21,29 @@ LINE_KINDS = frozenset(
 TERM_KINDS = frozenset({"url", "path", "place", "id", "date", "number", "name"})
 """Kinds whose text is one exact string instead of a line; see `_terms`."""
 
-WANTED, NEEDED, LEADING = 1, 2, 4
-"""Bits in the weight of a term: named by the request; named by the work that stays; among the first links of a result."""
+WANTED, NEEDED, LEADING, COMMON = 1, 2, 4, 8
+"""Bits in the weight of a term: named by the request; named by the work that stays; among the first links of a result; made of ordinary words
+(`MUST`, `Read The`), so that its shape alone says little."""
 
 MAX_TEXT = 600
 """Characters of one fact."""
 STEP = 1024
 """Orders of one message: its place in the work times this, plus the place of the fact in it."""
-_DEFAULTS: tuple[Any, ...] = ("", 0, 0, 1, 0, "")
+MAX_LABEL = 160
+"""Characters of the label that says where a line comes from."""
+COMMAND_LABEL = 80
+"""Of a command, as many."""
+LABELLED = frozenset({"user", "error", "result"})
+"""Kinds whose note is the label of the call that they come from: its question, its file, or its command."""
+FIXED = "✓"
+"""First character of the note of an error whose command ended well later."""
 SUPERSEDED = "superseded"
 """Note of a todo item that the newest list does not hold."""
+
+_DEFAULTS: tuple[Any, ...] = ("", 0, 0, 1, 0, "")
+_SAME = "="
+"""In data, the note of the fact before it."""
+_THEN = ", then "
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +63,8 @@ class Fact:
     weight: int = 0
     """Points for what a line says (an error, a decision, a definition); bits for a term."""
     note: str = ""
-    """Of a file what was done to it, a letter each (`r` read, `w` written, `e` edited, `d` deleted); of a command its exit status; of a todo
-    item its status."""
+    """Of a file what was done to it, a letter each (`r` read, `w` written, `e` edited, `d` deleted); of a command how it ended, of one that
+    ended differently before also that (`1, then ok`); of a todo item its status; of an answer, an error or a result the call it comes from."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -71,13 +84,29 @@ class Fact:
 
 
 def later_note(kind: str, before: str, after: str) -> str:
-    """The note of a fact that is told again: the newer one; of a file all operations, repeats left out, the last six."""
+    """The note of a fact that is told again.
+
+    The newer one; of a file all operations, repeats left out, the last six; of a command the last two endings that differ.
+    """
+    if kind == "command" and before and after:
+        last = last_ending(before)
+        return before if last == last_ending(after) else f"{last}{_THEN}{last_ending(after)}"
     if kind != "file":
         return after or before
     letters = before
     for letter in after:
         letters += "" if letters.endswith(letter) else letter
     return letters[-6:]
+
+
+def last_ending(note: str) -> str:
+    """How a command ended last."""
+    return note.rpartition(_THEN)[2]
+
+
+def ended_well(note: str) -> bool:
+    """Whether a command's last run ended without a failure, as far as anything says so."""
+    return last_ending(note) in ("0", "ok")
 
 
 def join_facts(facts: Iterable[Fact]) -> list[Fact]:
@@ -100,12 +129,37 @@ def merge_facts(old: Sequence[Fact], new: Sequence[Fact]) -> tuple[Fact, ...]:
         new: Facts of the work since then, with orders of their own.
     """
     if not new:
-        return tuple(join_facts(old))
+        return settled(join_facts(old))
     offset = (max((fact.order for fact in old), default=-1) // STEP + 1) * STEP
     listed = {fact.text for fact in new if fact.kind == "todo"}
     told = any(fact.kind == "intent" for fact in new)
     aged = [_aged(fact, listed=listed, told=told) for fact in old]
-    return tuple(join_facts((*aged, *(replace(fact, order=fact.order + offset) for fact in new))))
+    return settled(join_facts((*aged, *(replace(fact, order=fact.order + offset) for fact in new))))
+
+
+def settled(facts: Iterable[Fact]) -> tuple[Fact, ...]:
+    """The same facts, with errors marked as fixed where the same command ended well later."""
+    facts = tuple(facts)
+    well: dict[str, int] = {}
+    for fact in facts:
+        if fact.kind == "command" and ended_well(fact.note):
+            key = _same_command(fact.text)
+            well[key] = max(well.get(key, -1), fact.order)
+    return tuple(_marked_fixed(fact) if _is_fixed(fact, well) else fact for fact in facts)
+
+
+def _is_fixed(fact: Fact, well: Mapping[str, int]) -> bool:
+    return fact.kind == "error" and fact.note[:1] not in ("", FIXED) and well.get(_same_command(fact.note), -1) > fact.order
+
+
+def _marked_fixed(fact: Fact) -> Fact:
+    return replace(fact, note=FIXED + fact.note)
+
+
+def _same_command(text: str) -> str:
+    """What two runs of one command have in common: flags, pipes and redirections aside."""
+    words = text[:COMMAND_LABEL].partition("|")[0].split()
+    return " ".join(word for word in words if not word.startswith("-") and ">" not in word)
 
 
 def _aged(fact: Fact, *, listed: set[str], told: bool) -> Fact:
@@ -121,10 +175,18 @@ def _aged(fact: Fact, *, listed: set[str], told: bool) -> Fact:
 
 def facts_to_data(facts: Iterable[Fact]) -> list[list[Any]]:
     """Facts as plain data for JSON and msgpack: one list a kind, its name first, then a short list for each fact."""
-    kinds: dict[str, list[Any]] = {}
+    kinds: dict[str, list[Fact]] = {}
     for fact in facts:
-        kinds.setdefault(fact.kind, [fact.kind]).append(_entry(fact))
-    return list(kinds.values())
+        kinds.setdefault(fact.kind, []).append(fact)
+    return [[kind, *map(_entry, _by_label(group) if kind in LABELLED else group)] for kind, group in kinds.items()]
+
+
+def _by_label(facts: Sequence[Fact]) -> Iterable[Fact]:
+    """Lines of one source together, so that its label is written once."""
+    before = ""
+    for fact in sorted(facts, key=lambda fact: fact.note):
+        yield replace(fact, note=_SAME) if fact.note and fact.note == before else fact
+        before = fact.note
 
 
 def _entry(fact: Fact) -> list[Any]:
@@ -137,11 +199,18 @@ def _entry(fact: Fact) -> list[Any]:
 
 def facts_from_data(data: object) -> tuple[Fact, ...]:
     """Facts from what `facts_to_data` gave; entries that are not facts are left out, junk gives `()`."""
-    facts = []
+    facts: list[Fact] = []
     for group in data if isinstance(data, list | tuple) else ():
         if isinstance(group, list | tuple) and group and isinstance(group[0], str) and group[0] in LINE_KINDS | TERM_KINDS:
-            facts += [fact for entry in group[1:] if (fact := _fact(group[0], entry))]
+            facts += _labelled(fact for entry in group[1:] if (fact := _fact(group[0], entry)))
     return tuple(facts)
+
+
+def _labelled(facts: Iterable[Fact]) -> Iterable[Fact]:
+    before = ""
+    for fact in facts:
+        before = before if fact.note == _SAME else fact.note
+        yield replace(fact, note=before) if fact.note == _SAME else fact
 
 
 def _fact(kind: str, entry: object) -> Fact | None:
@@ -151,7 +220,7 @@ def _fact(kind: str, entry: object) -> Fact | None:
     text, order, refs, seen, weight, note = full
     if not isinstance(text, str) or not text or not isinstance(note, str) or not all(map(_is_count, (order, refs, seen, weight))):
         return None
-    return Fact(kind, text[:MAX_TEXT], order, refs, seen, weight, note[:40])
+    return Fact(kind, text[:MAX_TEXT], order, refs, seen, weight, note[: MAX_LABEL + 1])
 
 
 def _is_count(value: object) -> bool:

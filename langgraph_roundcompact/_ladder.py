@@ -13,13 +13,15 @@ import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from langchain_core.messages import BaseMessage, ToolMessage
 
 from langgraph_roundcompact._archive_record import archive_key, archive_record
 from langgraph_roundcompact._content import text_of
+from langgraph_roundcompact._decisions import told_tier
 from langgraph_roundcompact._draft import Round
-from langgraph_roundcompact._effects import Count, Flow, MeasureWindow, WriteArchive
+from langgraph_roundcompact._effects import Count, Flow, MeasureWindow, Record, WriteArchive
 from langgraph_roundcompact._folded import is_folded, is_pinned, marked
 from langgraph_roundcompact._gate import faults
 from langgraph_roundcompact._groups import group_messages
@@ -58,6 +60,8 @@ class Ladder:
     applied: tuple[str, ...] = ()
     reached: bool = False
     """Whether the folds alone reach the target."""
+    gains: tuple[Mapping[str, Any], ...] = ()
+    """What each tier did; noted only where dumping is on."""
 
 
 def climb(round_: Round, *, pointers: bool = True) -> Flow[Ladder]:
@@ -76,18 +80,30 @@ def climb(round_: Round, *, pointers: bool = True) -> Flow[Ladder]:
         if ladder.tokens <= context.target_tokens or (tier is not superseded and _is_hopeless(round_, ladder, parts.tiers[number:], context)):
             break
         step = _step(ladder, tier, job.messages, places, replace(context, window_tokens=ladder.tokens), parts.passes)
-        if step is None:
-            continue
-        new_weight = yield Count([step.folds.get(i, job.messages[i]) for i in places if i not in step.gone])
-        if new_weight < weight:
-            ladder = replace(step, tokens=ladder.tokens - (weight - new_weight))
-            weight = new_weight
+        before, gain = ladder, 0
+        if step is not None:
+            gain = weight - (yield Count([step.folds.get(i, job.messages[i]) for i in places if i not in step.gone]))
+        if step is not None and gain > 0:
+            ladder = replace(step, tokens=ladder.tokens - gain)
+            weight -= gain
+        if pointers:
+            ladder = yield from _noted(round_, _name(tier), before, ladder, "" if gain > 0 else "no_gain" if step is not None else "nothing_to_fold")
     if not ladder.applied or ladder.tokens > context.target_tokens:
         return ladder
     ladder = _sealed(round_, ladder)
     # Usage reported so far is of the unfolded window: the next check can only count, and must not find more than this step did.
     counted = yield _counted(round_, ladder)
     return replace(ladder, reached=counted.total < job.limits.trigger)
+
+
+def _noted(round_: Round, name: str, before: Ladder, after: Ladder, reason: str) -> Flow[Ladder]:
+    """The ladder with a note of what a tier did, where somebody wants to know."""
+    if not round_.parts.records:
+        return after
+    folds = {i: new for i, new in after.folds.items() if new is not before.folds.get(i)}
+    told = told_tier(round_, name, (before.tokens, after.tokens), folds, sorted(after.gone - before.gone), reason)
+    yield Record("tier", told)
+    return replace(after, gains=(*after.gains, told))
 
 
 def settle(round_: Round, ladder: Ladder) -> Flow[Ladder | None]:
@@ -126,6 +142,7 @@ def relieve(round_: Round) -> Flow[Round | None]:
         return None  # never read, and not kept anywhere: better to be refused
     gain = (yield Count(tail)) - (yield Count([step.folds.get(i, job.messages[i]) for i in places]))
     yield from commit_folds(job, parts.is_real_user, step.folds)
+    yield from _noted(round_, _name(single_fold), Ladder([], sizes.window), replace(step, tokens=sizes.window - gain), "protected_tail")
     return replace(round_, job=replace(job, messages=step.messages), sizes=replace(sizes, window=max(sizes.window - gain, 0), growth=0))
 
 
@@ -266,7 +283,8 @@ def _archived(round_: Round, ladder: Ladder) -> Flow[bool]:
     for i in sorted({*ladder.folds, *ladder.gone}):
         original = [job.messages[i]]
         try:
-            yield WriteArchive(archive_key(original, job.thread_id), archive_record(original, round_.request_text, parts.redact), job.thread_id)
+            record = archive_record(original, round_.request_text, parts.redact, parts.config.compression_recall)
+            yield WriteArchive(archive_key(original, job.thread_id), record, job.thread_id)
         except parts.passes:
             raise
         except Exception as exc:  # noqa: BLE001 - any store may raise anything

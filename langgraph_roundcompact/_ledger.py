@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from langgraph_roundcompact._extract import extract_facts
 from langgraph_roundcompact._facts import TERM_KINDS, Fact, facts_from_data, facts_to_data, merge_facts
 from langgraph_roundcompact._rank import Ranking, choose, rank
+from langgraph_roundcompact._work_log import file_state, under_labels, work_log
 
 __all__ = [
     "Fact",
@@ -15,6 +16,7 @@ __all__ = [
     "extract_facts",
     "facts_from_data",
     "facts_to_data",
+    "file_state",
     "fit_ledger",
     "group_text",
     "ledger_text",
@@ -26,11 +28,12 @@ _LABELS = {
     "user": "Answered in tool results",
     "intent": "Last stated step",
     "todo": "Todo",
-    "file": "Files",
-    "command": "Calls (→ exit status)",
-    "error": "Errors",
+    "files": "Files",
+    "calls": "Calls in order (→ how one ended, where not well)",
+    "errors": "Errors",
+    "fixed": "Errors fixed since",
     "said": "Said by the assistant",
-    "result": "Result lines",
+    "rest": "Result lines",
     "url": "URLs",
     "path": "Paths",
     "place": "Places",
@@ -39,7 +42,8 @@ _LABELS = {
     "number": "Numbers",
     "name": "Names",
 }
-_FILE_STATES = ("deleted", "changed after last read", "changed", "changed, then read", "read")
+_BREAK = "\n"
+_LOGGED = frozenset({"file", "command", "error", "result"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,16 +81,16 @@ def fit_ledger(ranking: Ranking, *, budget_tokens: int, estimate: Callable[[str]
 
 
 def ledger_text(facts: Iterable[Fact]) -> str:
-    """Facts as text, one group a kind; short strings of a kind share a line."""
+    """Facts as text, one group a kind; short strings of a kind share a line, lines of results stand under their call."""
+    facts = tuple(facts)
     groups: dict[str, list[Fact]] = {}
     for fact in facts:
         groups.setdefault(fact.kind, []).append(fact)
-    parts = []
-    for kind, label in _LABELS.items():
-        if kind in groups:
-            body = group_text(kind, groups[kind])
-            parts.append(f"{label}: {body}" if kind in TERM_KINDS else f"{label}:\n{body}")
-    return "\n".join(parts)
+    bodies = {kind: group_text(kind, group) for kind, group in groups.items() if kind not in _LOGGED}
+    if not _LOGGED.isdisjoint(groups):
+        log = work_log(facts)
+        bodies |= {"files": log.files, "calls": log.calls, "errors": log.errors, "fixed": log.fixed, "rest": log.rest}
+    return "\n".join(f"{label}:{' ' if part in TERM_KINDS else _BREAK}{bodies[part]}" for part, label in _LABELS.items() if bodies.get(part))
 
 
 def group_text(kind: str, facts: Sequence[Fact]) -> str:
@@ -94,35 +98,6 @@ def group_text(kind: str, facts: Sequence[Fact]) -> str:
     facts = sorted(facts, key=lambda fact: (fact.order, fact.text))
     if kind in TERM_KINDS:
         return (" " if kind != "date" else "; ").join(fact.text for fact in facts)
-    if kind == "file":
-        return "\n".join(_files(facts))
-    return "\n".join(_line(fact) for fact in facts)
-
-
-def _line(fact: Fact) -> str:
-    if fact.kind == "command" and fact.note:
-        return f"{fact.text} → {fact.note}"
-    if fact.kind == "todo" and fact.note:
-        return f"[{fact.note}] {fact.text}"
-    return fact.text
-
-
-def _files(facts: Sequence[Fact]) -> Iterable[str]:
-    """Files by what became of them, one line a state."""
-    states: dict[str, list[str]] = {}
-    for fact in facts:
-        states.setdefault(file_state(fact.note), []).append(fact.text)
-    return [f"{state}: {' '.join(states[state])}" for state in _FILE_STATES if state in states]
-
-
-def file_state(operations: str) -> str:
-    """What became of a file, from its operations in order (`r`, `w`, `e`, `d`)."""
-    if operations.endswith("d"):
-        return "deleted"
-    changed = max(operations.rfind("w"), operations.rfind("e"))
-    read = operations.rfind("r")
-    if changed < 0:
-        return "read"
-    if read > changed:
-        return "changed, then read"
-    return "changed after last read" if read >= 0 else "changed"
+    if kind == "user":
+        return under_labels(facts)
+    return "\n".join(f"[{fact.note}] {fact.text}" if kind == "todo" and fact.note else fact.text for fact in facts)

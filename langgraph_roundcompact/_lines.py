@@ -13,7 +13,11 @@ from itertools import accumulate, pairwise
 from langgraph_roundcompact._terms import terms_in
 
 # The mark first, what must stand around it behind: `re` skips to a member of a set at C speed, and to nothing else.
-_SENTENCE_END = re.compile(r"[.!?:。！？；](?:(?<=[。！？；])|(?:(?<=[.!?])|(?<=[^:]{60}:))\s+(?=[A-Z`\"'(\[*]))")
+_SENTENCE_END = re.compile(
+    r"[.!?:。！？；](?:(?<=[。！？；])|(?:(?<=[.!?])|(?<=[^:]{60}:))\s+(?=[A-Z`\"'(\[*])"
+    # A space may be missing; then only a word that begins sentences tells a border from `module.Name`.
+    r"|(?<=[a-z)`][.!?])(?=(?:The|This|That|These|We|It|In|To|If|For|On|A|An|However|Now|Next|Since|Let|Our|There|When|Then|So|But|And|I)\b))"
+)
 _FILLER = re.compile(
     r"^(?:now,? |first,? |next,? |then,? |okay,? |ok,? |great!? |good[,.!]? |perfect!? )*"
     r"(?:let me|let's|i'll|i will|i need to|now i|i'm going to|让我|接下来|现在)\b",
@@ -35,6 +39,17 @@ _ERROR_WORDS = (
 _WIDE_ERROR_WORDS = ("✗", "✘", "错误", "失败", "异常", "无法", "不存在", "拒绝")
 _ERROR_CODE = re.compile(r"[eE](?<!\w.)\d{3,}\b")
 _HARD_ERROR = re.compile(r"^\S{0,160}(?:error|exception|failed|fatal|panic|FAIL)\S{0,3}[:\s]|^\S{1,150}:\d+(?::\d+)?:? \w|^E\s", re.IGNORECASE)
+_QUOTED_CODE = ("raise ", "from ", "import ", "except ", "except:", "throw ", "catch ")
+"""Source in a traceback: what it says of errors is said by the lines around it."""
+_SAYS_NOTHING = re.compile(
+    r"Traceback \(most recent call|During handling of the above|The above exception was|"
+    r"\W{0,3}(?:command |process )?(?:exit(?:ed)?|finished)(?: with)?(?: exit)? (?:code|status)\W{0,3}-?\d{1,3}\W{0,3}$|<returncode>|"
+    r"\W{0,2}(?:ok|okay|done|success|null|none|no output|true)\W{0,2}$",
+    re.IGNORECASE,
+)
+"""Lines around an error that hold nothing of it, and mere statuses; how a call ended stands beside the call."""
+_LOG_ERROR = re.compile(r"^[\[\d][^a-z]{4,60}(?:ERROR|FATAL|CRITICAL|Exception)\b|^\S{0,40}[✗✘×✕]")
+_FAILURES = re.compile(r"[1-9](?<![\w.].)\d{0,5} (?:failed|failures?|errors?)\b", re.IGNORECASE)
 _COUNT = re.compile(
     r"\d(?<!\d\d)[\d,.]*+\s{0,3}(?:[Pp]assed|[Ff]ailed|[Ee]rror|[Ii]ssue|[Ww]arning|[Tt]est|"
     r"file|line|byte|row|result|match|item|second|ms\b|%|character)|code:? ?-?\d"
@@ -44,17 +59,27 @@ _DEFINITION = re.compile(
     r"[fdctisem](?<!\w.)(?:(?<=f)(?:unc(?:tion)?|n)|(?<=d)ef|(?<=c)(?:lass|onst)|(?<=t)(?:ype|rait)|(?<=i)(?:nterface|mpl)|(?<=s)truct|"
     r"(?<=e)(?:num|xport)|(?<=m)odule)\s{1,4}\(?\w"
 )
+_SETTING = re.compile(r"(?:\d+\S? *)?[\w.$@\"'\-]{2,60} {0,8}(?:[:=]|:=) {0,4}(?:[\"'`#$]|-?\d|true\b|false\b|None\b|null\b)", re.IGNORECASE)
+"""A name and the value it has, as in configuration and constants."""
 _PLACE_LINE = re.compile(r"^\S{1,200}?[:\-]?\d+[:\-]")
 _NUMBERED = re.compile(r"\s*(\d{1,7})(?:\s?[→|:\t\-]|\s)")
 _CODE_ENDS = tuple("{}();,:[]\\>")
 _CODE_STARTS = ("//", "#", "*", "--", "import ", "from ", "return ")
 _CODEY = re.compile(r"[{}();,>\\]$|^(?:\d+\S? *)?(?://|#|\*|--)|:=|==|\w\(|\breturn\b|→")
+_SOURCE_ENDINGS = tuple(
+    map(
+        ".{}".format,
+        "py pyi js jsx ts tsx mjs cjs go rs java kt c h cc cpp hpp cs rb php swift scala m lua r ex exs hs dart vue sh css scss".split(),  # noqa: SIM905
+    )
+)
+_LOG_ENDINGS = (".log", ".out", ".err", ".txt")
 _STACK_WORDS = ("Traceback (most recent", "goroutine ", "thread '", "at ")
 _STACK = re.compile(r"^Traceback \(most recent|^\s+at \S+ ?\(|^goroutine \d+|^thread '", re.MULTILINE)
 _DIGIT = re.compile(r"\d")
 _MASK = re.compile(r"\d+|/\S+")
 _CLAUSE = re.compile(r"[,;:，；、] ?|(?<= )[-–—] ")
 _TWO_WORDS = re.compile(r"\w{3,}+.*?\w{3,}", re.DOTALL)
+_TOPIC = re.compile(r"[^\W\d_]{4,20}|\d{4}")
 _WIDE = re.compile(r"[\u2e80-\u9fff]")
 _QUANTITY = re.compile(r"[$€¥£\d](?<![\w.].)(?:(?<=\d)|\d)[\d,.]*+(?: ?(?:%|[A-Za-z]{2,}|[年月日万亿元个家名单座倍]))")
 _PAIR = re.compile(r'"([^"]{1,400})"\s{0,4}[=:]\s{0,4}"([^"]{1,2000})"')
@@ -71,6 +96,7 @@ _TITLE = re.compile(r'"(?:title|headline|subject)" ?: ?"([^"\\]{4,200})"')
 _WRAPPER_STARTS = frozenset("<=-_*~#")
 _SHORT = 420
 """Characters up to which a result is short: each of its lines counts."""
+_MOST_TOPICS = 2
 _MOST = 30
 """Lines of one result."""
 _LINE = 220
@@ -134,22 +160,34 @@ def _sentence_weight(sentence: str) -> int:
     return 3 + min(cues, 3) + min(wide // 8, 5) - 2 * sentence.endswith(":")
 
 
-def telling_lines(text: str, *, failed: bool) -> list[tuple[str, int, str]]:
-    """The lines of a result that tell something: `(kind, points, line)`, in reading order."""
+def telling_lines(text: str, *, failed: bool, file: str = "", asked: str = "") -> list[tuple[str, int, str]]:
+    """The lines of a result that tell something: `(kind, points, line)`, in reading order.
+
+    Args:
+        text: The result.
+        failed: Whether the call failed.
+        file: The file whose text it is; `""` where it is something else.
+        asked: What the call asked for. Of prose, sentences about it count more.
+    """
     lines, prose = _lines_of(text)
+    source = not failed and file.endswith(_SOURCE_ENDINGS)
     look = _Look(
-        code=not prose and not _has_stack(text) and _is_code(lines),
+        code=source or (not prose and not _has_stack(text) and _is_code(lines)),
+        prose=prose or (bool(file) and not failed and not file.endswith(_LOG_ENDINGS)),
         failed=failed,
         short=sum(map(len, lines)) < _SHORT,
         count=len(lines),
         errors=_error_lines(lines),
     )
+    about = frozenset(word.lower() for word in _TOPIC.findall(asked)) if prose else frozenset()
     titles = _TITLE.findall(text[:100_000])[:4] if text[:1] in "[{" else []
     scored = []
     for index, line in enumerate(lines):
         weight, kind = look.weigh(line, index)
         if titles and line in titles:
             weight += 2
+        if about and weight > 0:
+            weight += min(sum(word in about for word in set(_TOPIC.findall(line[:400].lower()))), _MOST_TOPICS)
         if weight > 0:
             scored.append((-weight, index, kind, line.strip()[:_LINE]))
     best = sorted(scored)[:_MOST]
@@ -177,6 +215,12 @@ def _tells_error(line: str) -> bool:
     return any(word in lowered for word in _ERROR_WORDS + _WIDE_ERROR_WORDS) or _ERROR_CODE.search(line) is not None
 
 
+def _is_hard(head: str) -> bool:
+    """Whether a line has the form in which programs report errors."""
+    hard = (_HARD_ERROR.match(head) is not None and " " in head) or _LOG_ERROR.match(head) is not None
+    return hard or _FAILURES.search(head) is not None
+
+
 def _has_stack(text: str) -> bool:
     return any(word in text for word in _STACK_WORDS) and _STACK.search(text) is not None
 
@@ -186,6 +230,8 @@ class _Look:
     """How the lines of one text are looked at."""
 
     code: bool
+    prose: bool
+    """What looks like the report of an error is part of a text."""
     failed: bool
     short: bool
     count: int
@@ -195,6 +241,8 @@ class _Look:
     def weigh(self, line: str, index: int) -> tuple[int, str]:
         """Points and kind of a line."""
         head = line.strip()[:300]
+        if _SAYS_NOTHING.match(head):
+            return 0, "result"
         digit = _DIGIT.search(head) is not None
         place = digit and _PLACE_LINE.match(head) is not None
         error = self._is_error(head, index, source=self.code or place)
@@ -202,9 +250,11 @@ class _Look:
         weight = edge + (4 if self.short else 0) + (2 if self.count < 3 else 0)
         if error:
             weight += 3 + (2 if self.failed else 0)
-        kind = "error" if error else "result"
+        # A line that merely has such a word in it is an error only where the call failed.
+        real = error and (self.failed or (not self.prose and _is_hard(head)))
+        kind = "error" if real else "result"
         if self.code:
-            return (weight if self.short or error else int(_DEFINITION.search(head) is not None)), kind
+            return (weight if self.short or error else int(_DEFINITION.search(head) is not None or _SETTING.match(head) is not None)), kind
         if digit:
             weight += self._points_of_numbers(head, place=place)
         elif weight and not _says(head):
@@ -212,7 +262,7 @@ class _Look:
         return weight, kind
 
     def _is_error(self, head: str, index: int, *, source: bool) -> bool:
-        told = index in self.errors and _tells_error(head)
+        told = index in self.errors and not head.startswith(_QUOTED_CODE) and _tells_error(head)
         if not source or not (told or ":" in head or head[:1] in "eE"):
             return told
         # In source code, and in lines of it that a search found, the word `error` is a name.
@@ -281,6 +331,11 @@ def answers(text: str) -> Iterator[tuple[int, str]]:
         yield from [(14, f"{question} = {answer}")] if len(answer) < 50 else _answer_pieces(answer)
     if not pairs:
         yield from _answer_pieces(text)
+
+
+def names_its_question(answer: str) -> bool:
+    """Whether an answer is told together with the question, as `answers` gives it."""
+    return _PAIR.search(answer, 0, 20_000) is not None
 
 
 def _answer_pieces(text: str) -> Iterator[tuple[int, str]]:

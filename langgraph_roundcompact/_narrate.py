@@ -21,6 +21,9 @@ log = logging.getLogger("langgraph_roundcompact")
 MORE_PARTS = 4
 """Further requests in one step, when the work of a long thread does not fit into one."""
 
+SMALL_REMAINDER = 4
+"""What is left of the work is small up to this fraction of the budget."""
+
 _NOTHING = Answer(text=None, reason="", groups_covered=0, attempts=(), usage=None)
 
 
@@ -63,7 +66,10 @@ def first_groups(round_: Round, count: int) -> Flow[Round]:
     cut = round_.cut.keep_first(count)
     new_work = yield Count([round_.job.messages[i] for group in cut.groups for i in group])
     own = round_.sizes.target - round_.sizes.new_work
-    return replace(round_, cut=cut, sizes=replace(round_.sizes, target=new_work + own, new_work=new_work))
+    # A small remainder that was to go as well takes its room from the checkpoint; a large one is the next compaction's work.
+    left = round_.sizes.new_work - new_work
+    budget = round_.budget - left if left <= round_.budget // SMALL_REMAINDER else round_.budget
+    return replace(round_, cut=cut, budget=budget, sizes=replace(round_.sizes, target=new_work + own, new_work=new_work))
 
 
 def _notes(round_: Round) -> Flow[Notes | None]:
@@ -112,5 +118,7 @@ def _is_more_due(round_: Round, covered: int) -> Flow[bool]:
 def _joined(told: Answer, more: Answer) -> Answer:
     """Both requests as one answer; what the first one covered stays covered when the second fails."""
     numbered = (replace(attempt, number=attempt.number + len(told.attempts)) for attempt in more.attempts)
-    joined = replace(told, attempts=(*told.attempts, *numbered), usage=sum_usage(told.usage, more.usage))
+    joined = replace(
+        told, attempts=(*told.attempts, *numbered), usage=sum_usage(told.usage, more.usage), exchanges=(*told.exchanges, *more.exchanges)
+    )
     return joined if more.text is None else replace(joined, text=more.text, groups_covered=told.groups_covered + more.groups_covered)

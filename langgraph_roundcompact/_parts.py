@@ -33,6 +33,8 @@ class Parts:
     session_memory: SessionMemory | None = None
     """Where the application keeps notes of the round."""
     has_archive: bool = False
+    records: bool = False
+    """Whether decisions and compactions are noted for the dump."""
     passes: tuple[type[BaseException], ...] = ()
     """Exceptions that are the host's control flow and pass through untouched."""
 
@@ -52,6 +54,8 @@ class Job:
     """One check of one window."""
 
     messages: Sequence[BaseMessage]
+    given: Sequence[BaseMessage] | None = None
+    """The list as it was handed over, where something was taken out of it beforehand."""
     limits: Limits
     summariser_window: int
     """Capacity of the summariser, in tokens."""
@@ -70,6 +74,8 @@ class Job:
     """False: the door returns a list and leaves the state alone, so a finished checkpoint must be found again at each step."""
     last_resort: bool = False
     """The agent's own model overflowed: without a summary rules make the checkpoint."""
+    review: Any = None
+    """True, or the user's callable: a checkpoint is shown before it is applied."""
     origin: Any = None
     """Set by `_standing`: where the messages come from when a stand-in is among them."""
     native_compaction: bool = False

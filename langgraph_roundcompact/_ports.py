@@ -12,9 +12,10 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol, assert_never, runtime_checkable
 
+from langchain_core.callbacks import BaseCallbackManager
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.base import RunnableBindingBase
@@ -30,6 +31,9 @@ from langgraph_roundcompact._effects import (
     Memo,
     Offload,
     ReadStore,
+    Record,
+    Review,
+    ShownBefore,
     Sleep,
     Warn,
     WriteArchive,
@@ -38,8 +42,10 @@ from langgraph_roundcompact._effects import (
 from langgraph_roundcompact._memo import BoundedTable
 from langgraph_roundcompact._memory_block import SOURCE
 from langgraph_roundcompact._meter import Meter, WindowCount
+from langgraph_roundcompact._reviewers import aask_reviewer, ashown_before, ask_reviewer, shown_before
 from langgraph_roundcompact._window import bound_kwargs
 from langgraph_roundcompact.events import CompactionEvent
+from langgraph_roundcompact.telemetry import Telemetry, call_facts, model_name, watched_thread
 
 log = logging.getLogger("langgraph_roundcompact")
 
@@ -57,7 +63,10 @@ SUMMARY_TABLE_SIZE, FAILURE_TABLE_SIZE, STANDING_TABLE_SIZE, TOLD_TABLE_SIZE = 2
 
 @runtime_checkable
 class Archive(Protocol):
-    """Where replaced originals go. A record is plain data; keys come from content, so a second write of a key writes the same."""
+    """Where replaced originals go. A record is plain data; keys come from content, so a second write of a key writes the same.
+
+    Everything is of one thread: no call reads or deletes entries of another. `testing.check_archive` tries an implementation.
+    """
 
     def put(self, key: str, record: Mapping[str, Any], *, thread_id: str | None = None) -> None:
         """Write an entry whole, or raise."""
@@ -71,10 +80,28 @@ class Archive(Protocol):
     async def aget(self, key: str, *, thread_id: str | None = None) -> dict[str, Any] | None:
         """Same as `get`, awaited."""
 
-    def search(self, query: str, *, thread_id: str | None = None, limit: int = 3) -> list[dict[str, Any]]:
-        """Passages of the thread's entries nearest to the query, best first."""
+    def keys(self, *, thread_id: str | None = None) -> list[str]:
+        """The keys of the thread's entries."""
 
-    async def asearch(self, query: str, *, thread_id: str | None = None, limit: int = 3) -> list[dict[str, Any]]:
+    async def akeys(self, *, thread_id: str | None = None) -> list[str]:
+        """Same as `keys`, awaited."""
+
+    def search(self, query: str, *, thread_id: str | None = None, limit: int = 3, archive_ids: Sequence[str] | None = None) -> list[dict[str, Any]]:
+        """Passages of the thread's entries nearest to the query, best first.
+
+        Args:
+            query: What to look for, in words.
+            thread_id: Whose entries.
+            limit: The most passages.
+            archive_ids: Only these entries, and those that their messages point to; None: all of the thread.
+
+        Returns:
+            For each at least `archive_id` (the entry's key) and `text`; `start`, `stop` and `length` where it has a place in the entry's text.
+        """
+
+    async def asearch(
+        self, query: str, *, thread_id: str | None = None, limit: int = 3, archive_ids: Sequence[str] | None = None
+    ) -> list[dict[str, Any]]:
         """Same as `search`, awaited."""
 
     def delete(self, *, thread_id: str | None = None) -> None:
@@ -93,13 +120,14 @@ class CompactorPorts:
         meter: Meter,
         model: Runnable[Any, Any] | None,
         archive: Archive | None,
-        write_dump: Callable[[Mapping[str, Any], str | None], None] | None,
+        write_dump: Callable[[Mapping[str, Any]], None] | None,
         on_event: Callable[[CompactionEvent], None] | None,
     ) -> None:
         self.meter = meter
         self._model = model
         self._archive = archive
-        self._write_dump = write_dump
+        self.write_dump = write_dump
+        self.telemetry = Telemetry(model_name(model))
         self._on_event = on_event
         self._tables = {
             "summaries": BoundedTable(SUMMARY_TABLE_SIZE),
@@ -121,8 +149,12 @@ class CompactorPorts:
                 return _store_value((store := _store()) and store.get(effect.namespace, effect.key))
             case WriteArchive():
                 return self._write(effect)
-            case WriteDump():
+            case WriteDump() | Record():
                 return self._dump(effect)
+            case Review():
+                return ask_reviewer(effect.review, effect.by)
+            case ShownBefore():
+                return shown_before(effect.key)
             case Memo() | Emit() | Warn() | Offload():
                 return self._local(effect)
             case _:
@@ -141,8 +173,12 @@ class CompactorPorts:
                 return _store_value((store := _store()) and await store.aget(effect.namespace, effect.key))
             case WriteArchive():
                 return await self._awrite(effect)
-            case WriteDump():
+            case WriteDump() | Record():
                 return await asyncio.to_thread(self._dump, effect)
+            case Review():
+                return await aask_reviewer(effect.review, effect.by)
+            case ShownBefore():
+                return await ashown_before(effect.key)
             case Memo() | Emit() | Warn() | Offload():
                 return self._local(effect)
             case _:
@@ -232,6 +268,7 @@ class CompactorPorts:
                 raise
             except Exception:
                 log.exception("on_event failed")
+        self.telemetry.observe(event)
         writer = _stream_writer()
         if writer is not None:
             writer(event.as_dict())
@@ -243,9 +280,12 @@ class CompactorPorts:
         log.warning("%s", effect.text)
         return True
 
-    def _dump(self, effect: WriteDump) -> None:
-        if self._write_dump is not None:
-            self._write_dump(effect.record, effect.thread_id)
+    def _dump(self, effect: WriteDump | Record) -> None:
+        if self.write_dump is None:
+            return
+        told = {"kind": effect.kind, **effect.data} if isinstance(effect, Record) else {**effect.record, "model": self.telemetry.model}
+        thread_id = watched_thread() if isinstance(effect, Record) else effect.thread_id
+        self.write_dump({"thread_id": thread_id, "checkpoint_ns": current_namespace(), **told})
 
 
 def current_thread_id() -> str | None:
@@ -254,14 +294,34 @@ def current_thread_id() -> str | None:
     return None if thread_id is None else str(thread_id)
 
 
+def current_namespace() -> str:
+    """Checkpoint namespace of the graph around us; empty in the outermost graph, and outside of any."""
+    config = ensure_config()
+    namespace = str(config.get("configurable", {}).get("checkpoint_ns") or "")
+    # In a node the last part names the node's own task, which is another at each step.
+    return namespace.rpartition("|")[0] if config.get("metadata", {}).get("langgraph_checkpoint_ns") == namespace else namespace
+
+
 def _call_config() -> RunnableConfig:
     """Inherits callbacks, tags and metadata from the run around us; the tag keeps the tokens out of the user's stream."""
     around = ensure_config()
     return {
+        "callbacks": _without_messages_stream(around.get("callbacks")),
         "run_name": "round_compaction_summary",
         "tags": [*around.get("tags", ()), NOSTREAM],
-        "metadata": {**around.get("metadata", {}), "lc_source": SOURCE},
+        "metadata": {**call_facts(), **around.get("metadata", {}), "lc_source": SOURCE},
     }
+
+
+def _without_messages_stream(callbacks: Any) -> Any:
+    """The run's callbacks without LangGraph's for `stream_mode="messages"`: that one also tells what nodes return, if the summariser is a graph."""
+    if not isinstance(callbacks, BaseCallbackManager):
+        return callbacks
+    rest = callbacks.copy()
+    for handler in callbacks.handlers:
+        if any(kind.__name__ == "StreamMessagesHandler" for kind in type(handler).__mro__):
+            rest.remove_handler(handler)
+    return rest
 
 
 def _with_timeout(model: Runnable[Any, Any], seconds: float) -> Runnable[Any, Any]:

@@ -18,13 +18,13 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from langgraph_roundcompact._facts import LEADING, NEEDED, TERM_KINDS, WANTED, Fact
+from langgraph_roundcompact._facts import COMMAND_LABEL, COMMON, FIXED, LEADING, NEEDED, TERM_KINDS, WANTED, Fact
 from langgraph_roundcompact._lines import template
 from langgraph_roundcompact._terms import Seen, parts_of, terms_in, words_in_name
 
 _TERM_WORTH = {"url": 1.2, "path": 1.3, "place": 0.6, "id": 2.0, "date": 2.0, "number": 0.3, "name": 1.7}
 _LINE_WORTH = {"user": 8.5, "todo": 1.7, "intent": 1.5, "said": 1.2, "file": 1.5, "command": 0.8, "error": 2.0, "result": 0.7}
-_LINE_START = 4.0
+_LINE_START = 8.0
 """Characters that a fact costs beside its text: its separator, its share of a label."""
 _TERMS_IN_LINE = 0.45
 """Share of its terms' worth that a line gets: a term alone is the cheaper way to keep it."""
@@ -34,6 +34,11 @@ _NEEDED_WORTH = 6.0
 _DECISION = re.compile(r"\bdeci(?:ded?|sion)\b|\bagreed\b|决定|決定", re.IGNORECASE)
 _DECISION_FACTOR = 3.0
 """A decision that is lost is made again, perhaps the other way; names from a listing can be listed again."""
+_FULL_SENTENCE = 60.0
+"""Characters of a sentence that says something."""
+_OUTDATED = 0.5
+"""Worth of an error that is fixed, and of a line from an earlier run of a command."""
+_COMMON_WORTH = 0.1
 _FILL_FROM = 80
 """Facts after the first that does not fit, which are tried for the room that is left."""
 _WORD = re.compile(r"[^\W\d_]{4,}")
@@ -60,7 +65,8 @@ def rank(facts: Sequence[Fact]) -> Ranking:
     often = Counter(word for some in words for word in some)
     rare = {word: _WORD_WORTH / (1 + math.log2(count)) for word, count in often.items()}
     shapes = _shapes(facts)
-    lines = [_line_worth(fact, newest, shapes) for fact in facts]
+    runs = {fact.text[:COMMAND_LABEL]: fact.order for fact in facts if fact.kind == "command"}
+    lines = [_line_worth(fact, newest, shapes, runs) for fact in facts]
     costs = [_cost(fact.text) + _LINE_START for fact in facts]
     covered: set[str] = set()
     spoken: set[str] = set()
@@ -171,6 +177,7 @@ def _term_worth(fact: Fact, newest: int, topics: Mapping[str, float]) -> float:
     if fact.kind == "name":
         # Calls of methods (`line.strip`) and pairs of capitalised words are names less often than single words are.
         worth *= 0.6 if "." in fact.text else 0.7 if " " in fact.text else 1.0
+        worth *= _COMMON_WORTH if fact.weight & COMMON else 1.0
     worth *= _TERM_WORTH[fact.kind] * (1.5 if fact.weight & WANTED else 1.0)
     return worth + _NEEDED_WORTH if fact.weight & NEEDED else worth
 
@@ -181,7 +188,7 @@ def _touch(text: str, topics: Mapping[str, float]) -> float:
     return sum(topics.get(word, 0.0) ** 2 for word in words) / len(words) if words else 0.0
 
 
-def _line_worth(fact: Fact, newest: int, shapes: Mapping[str, int]) -> float:
+def _line_worth(fact: Fact, newest: int, shapes: Mapping[str, int], runs: Mapping[str, int]) -> float:
     if fact.kind in TERM_KINDS:
         return 0.0
     # A line of a form that came often says less each time.
@@ -189,6 +196,11 @@ def _line_worth(fact: Fact, newest: int, shapes: Mapping[str, int]) -> float:
     told = shapes[template(fact.text)]
     novelty = 4 / (3 + told) if told > 1 and fact.kind != "file" and not decides else 1.0
     worth = _LINE_WORTH[fact.kind] * fact.weight * novelty * (0.75 + 0.25 * _recency(fact, newest))
+    if fact.kind in ("said", "result"):
+        # A few words without a subject say little, however short they are.
+        worth *= min(_cost(fact.text) / _FULL_SENTENCE, 1.0)
+    if fact.kind in ("error", "result") and (fact.note.startswith(FIXED) or runs.get(fact.note, -1) > fact.order):
+        worth *= _OUTDATED
     return worth * _DECISION_FACTOR if decides else worth
 
 

@@ -15,7 +15,9 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import Final
 
-from langgraph_roundcompact._secret_tokens import MARK, hide_tokens
+from langgraph_roundcompact._secret_judge import MARK, is_path, is_placeholder, is_random, tells_about, words_of
+from langgraph_roundcompact._secret_places import hide_placed
+from langgraph_roundcompact._secret_tokens import hide_tokens
 
 __all__ = ["MARK", "default_redact"]
 
@@ -33,15 +35,18 @@ def default_redact(text: str) -> str:
         The same text with `[REDACTED]` in place of each value that is taken for a secret; key names, hosts and users stay. Redacting the
         result again changes nothing.
     """
-    if "-----" in text:
+    if "PRIVATE KEY" in text:
         text = _private_keys(text)
+    if "Private-Lines: " in text:
+        text = _PUTTY.sub(rf"\1{MARK}\n", text)
     if "://" in text:
         text = _in_urls(text)
     text = hide_tokens(text)
     if len(text) < _LONGEST_WORD and text.replace("_", "").replace("-", "").isalnum():
         return text  # an id or a name, of which there are many, assigns nothing
     lowered = _lowered(text)
-    return _assignments(_headers(text, lowered), lowered)
+    words = [word.decode() for word in _KEY_WORDS if word in lowered]
+    return _assignments(hide_placed(text, lowered, names=bool(words)), words)
 
 
 def _lowered(text: str) -> bytes:
@@ -51,17 +56,19 @@ def _lowered(text: str) -> bytes:
 
 # --- private keys ----------------------------------------------------------------------------------------------------------------------------
 
-_KEY_NAME = r"(?:[A-Z0-9]{1,12} ){0,3}PRIVATE KEY(?: BLOCK)?-----"
-_KEY_BLOCK = re.compile(rf"(-----BEGIN {_KEY_NAME})[^-]*+(?:-(?!----)[^-]*+)*+(-----END {_KEY_NAME})")
-_BREAK = r"(?:\s|\\[nr]|[\"'+,])"
+_KEY_NAME = r"(?:[A-Z0-9]{1,12} ){0,3}PRIVATE KEY(?: BLOCK)? ?-{4,5}"
+_KEY_BLOCK = re.compile(rf"(-{{4,5}} ?BEGIN {_KEY_NAME})[^-]*+(?:-(?!---)[^-]*+)*+(-{{4,5}} ?END {_KEY_NAME})")
+# Between lines; also what stands in front of one in a diff and in a listing with line numbers.
+_BREAK = r"(?:\s|\\[nr]|[\"'+,|>]|\d{1,6}[\t→:|])"
 # Behind a beginning without an end: long runs, and a shorter one that cannot be a word.
 _KEY_HEAD = re.compile(
-    rf"(-----BEGIN {_KEY_NAME}){_BREAK}*+[A-Za-z0-9+/=]{{24,}}+(?:{_BREAK}++[A-Za-z0-9+/=]{{24,}}+)*+"
+    rf"(-{{4,5}} ?BEGIN {_KEY_NAME}){_BREAK}*+[A-Za-z0-9+/=]{{24,}}+(?:{_BREAK}++[A-Za-z0-9+/=]{{24,}}+)*+"
     rf"(?:{_BREAK}++(?=[A-Za-z]*+[0-9+/=])[A-Za-z0-9+/=]{{2,23}})?"
 )
-_KEY_END = re.compile(rf"-----END {_KEY_NAME}")
+_KEY_END = re.compile(rf"-{{4,5}} ?END {_KEY_NAME}")
 _KEY_LINE = re.compile(r"[\s\"',]*+(?:[A-Za-z0-9+/=]{24,80}+|(?=[A-Za-z]*+[0-9+/=])[A-Za-z0-9+/=]{1,23}+)[\s\"',]*+(?:\\r\\n|\\n)?")
 _LAST_KEY_LINE = re.compile(r"[\s\"',]*+[A-Za-z0-9+/=]{0,80}+[\s\"',]*+(?:\\r\\n|\\n)?")
+_PUTTY = re.compile(r"(Private-Lines: \d{1,3}\r?\n)(?:[A-Za-z0-9+/=]{1,80}(?:\r?\n|\Z)){1,200}+")
 _LINE_BREAK = re.compile(r"\\r\\n|\\n|\n")
 _KEY_LOOK_BACK: Final = 16_384
 
@@ -94,47 +101,22 @@ def _key_tails(text: str) -> Iterator[tuple[int, int]]:
 # --- URLs and headers ------------------------------------------------------------------------------------------------------------------------
 
 _USER_INFO = re.compile(r"://([^\s/:@\"'<>\[\]]{0,128}):([^\s/\"'<>]{1,512})@(?=[\w\[.-])")
-_SCHEME = re.compile(r"([Bb](?<![\w-].)(?i:earer|asic)(?:\s{1,3}|%20))([A-Za-z0-9._~+/=-]{8,}+)")
-_AUTHORIZATION = re.compile(
-    r"(?<![A-Za-z0-9])(authorization[\"']?\s{0,3}[:=]\s{0,3}\\?[\"']?(?:(?:bearer|basic|token|apikey|key|digest|negotiate)\s{1,3})?)([^\s\"'\\,;<>]++)",
-    re.IGNORECASE,
-)
-_COOKIE = re.compile(r"(?<![A-Za-z0-9])((?:set-)?cookie[\"']?:\s{0,3}[\"']?)([^\s\"'<>=;:]{1,128}=[^\n\"'<>]{4,}+)", re.IGNORECASE)
-_CURL_USER = re.compile(r"((?<=\s)(?:-u|--user)[ =]?[\"']?[^\s:\"']{1,128}:)([^\s\"']{1,512})")
-_SPOKEN = re.compile(r"((?<![A-Za-z])(?:identified by|password)\s{1,3}['\"])([^'\"\n]{1,256})(?=['\"])", re.IGNORECASE)
+# A password with a slash, which a port in front of a path is not; and a key in the place of the user, as in a Sentry address.
+_WITH_SLASH = re.compile(r"://([^\s/:@\"'<>\[\]]{0,128}):(?!\d{1,5}/)([^\s\"'<>()\[\]{},@]{1,100})@(?=[\w\[.-])")
+_USER_ONLY = re.compile(r"(://)([\w.~%-]{20,128})(?=@[\w\[.-])")
 _QUERY = re.compile(r"([?&](?:sig|signature|key|code|auth|X-Amz-Signature|X-Amz-Security-Token)=)([^\s\"'<>&;#]{4,512})")
-
-_Rule = tuple[tuple[bytes, ...], re.Pattern[str], Callable[[str], bool]]
 
 
 def _in_urls(text: str) -> str:
     """Passwords in `scheme://user:password@host`, signatures in queries."""
-    text = _USER_INFO.sub(lambda found: found[0] if _placeholder(found[2]) else f"://{found[1]}:{MARK}@", text)
-    return _QUERY.sub(_hide_unless(_placeholder), text)
-
-
-def _headers(text: str, lowered: bytes) -> str:
-    """Authorization headers, bearer tokens wherever they stand, cookies, `curl -u`, SQL passwords."""
-    for words, pattern, harmless in _HEADER_RULES:
-        if any(map(lowered.__contains__, words)):
-            text = pattern.sub(_hide_unless(harmless), text)
-    return text
+    for pattern in (_USER_INFO, _WITH_SLASH):
+        text = pattern.sub(lambda found: found[0] if is_placeholder(found[2]) else f"://{found[1]}:{MARK}@", text)
+    text = _USER_ONLY.sub(_hide_unless(lambda value: not is_random(value)), text)
+    return _QUERY.sub(_hide_unless(is_placeholder), text)
 
 
 def _hide_unless(harmless: Callable[[str], bool]) -> Callable[[re.Match[str]], str]:
     return lambda found: found[0] if harmless(found[2]) else found[1] + MARK
-
-
-def _is_scheme_word(value: str) -> bool:
-    return _placeholder(value) or value.lower().rstrip(".") in _SCHEME_WORDS or any(mark in value for mark in "([{")
-
-
-def _is_word(value: str) -> bool:
-    return not _random(value)
-
-
-def _is_number(value: str) -> bool:
-    return value.isdigit() or _placeholder(value)
 
 
 # --- assignments -----------------------------------------------------------------------------------------------------------------------------
@@ -142,14 +124,16 @@ def _is_number(value: str) -> bool:
 # A set in front, then the words by their first letter: `re` skips to the next member of the set at C speed, which it cannot do for alternatives
 # without case.
 _KEY = re.compile(
-    r"[PpSsTtCcAaEeMm](?i:(?<=p)(?:assw(?:or)?d|assphrase|asscode|wd|rivate[_-]?key)|(?<=s)(?:ecret|igning[_-]?key|hared[_-]?key)|(?<=t)oken|"
-    r"(?<=c)redentials?|(?<=a)(?:pi|ccess|uth|ccount)[_-]?key|(?<=e)ncryption[_-]?key|(?<=m)aster[_-]?key)"
+    r"[PpSsTtCcAaEeMm](?i:(?<=p)(?:assw(?:or)?[dt]|assphrase|asscode|ass(?![a-z])|wd|w(?=[\"']?[=:])|(?-i:(?<=P)AT(?==))|rivate[_-]?key)|"
+    r"(?<=s)(?:ecret|igning[_-]?key|hared[_-]?key|ubscription[_-]?key)|(?<=t)oken|"
+    r"(?<=c)(?:redentials?|lient[_-]?key(?:[_-]data)?)|(?<=a)(?:pi|ccess|uth|ccount)[_-]?key|(?<=e)ncryption[_-]?key|(?<=m)aster[_-]?key)"
     r"(?P<tail>[\w-]{0,40}+)(?P<sep>\\{0,3}[\"'`]?[*]{0,2}[ \t]{0,3}(?::=|=>|[:=](?!=))[*]{0,2}[ \t]{0,3}|>(?=[^\s<])| (?=[^\s-]))"
 )
 # One of these is in each word of `_KEY`, in lower case.
-_KEY_WORDS: Final = (b"passw", b"passphrase", b"passcode", b"pwd", b"secret", b"token", b"credential", b"key")
+_KEY_WORDS: Final = (b"pass", b"pw", b"pat=", b"secret", b"token", b"credential", b"key")
 _BEFORE_KEY = re.compile(r"[\w-]*+$")
 _LONGEST_KEY: Final = 60
+_EVERYDAY: Final = ("token", "credential", "pw", "pat")
 # `True`: to the next blank or quote, `False`: to the next delimiter too. A written `\n` ends a value as a line break does.
 _VALUE: Final = {
     True: re.compile(r"(?:[^\s\"'`<>\\]|\\(?![nrt\"'])){1,256}"),
@@ -157,36 +141,19 @@ _VALUE: Final = {
 }
 _VALUE_REST: Final = {True: re.compile(r"(?:[^\s\"'`<>\\]|\\(?![nrt\"']))*+"), False: re.compile(r"(?:[^\s\"'`<>;&,\\]|\\(?![nrt\"']))*+")}
 _LONGEST_JUDGED: Final = 256
-_TAIL_WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _QUOTES: Final = ('\\\\\\"', '\\"', "\\'", '"""', '"', "'", "`")
-
-
-def _set_of(words: str) -> frozenset[str]:
-    return frozenset(words.split())
-
-
-# As the last word of a key these make the value a name, a place or a number about the secret.
-_ABOUT: Final = _set_of(
-    """type url uri name file path dir limit count counts length len min max env id ids ttl expiry expires expiration budget usage window estimate
-    policy reset test tests field label size version provider endpoint header prefix suffix ref manager source store param index rate cost price
-    threshold per second seconds minute hint input prompt column number required enabled status error message format"""
-)
-_WORDS: Final = _set_of(
+_WORDS: Final = words_of(
     """none null nil true false str string bytes int integer float bool any object text number char varchar secretstr optional required undefined
     unset empty missing invalid expired revoked wrong incorrect passed failed ok error skipped done set yes no on off n/a na todo tbd redacted
     hidden masked self this await new type const let var password passwd secret token bearer basic is was not"""
-)
-_SCHEME_WORDS: Final = _set_of(
-    """bearer basic token apikey digest negotiate header headers none null true false required missing invalid failed str"""
 )
 _CODE: Final = ("self.", "os.", "process.", "config.", "settings.", "env.", "args.", "this.")
 _VARIABLE = re.compile(r"_*(?:[a-z]+(?:_[a-z]+)*|[a-z]+(?:[A-Z][a-z]+)+|(?:[A-Z][a-z]+)+)")
 _NAMES_A_SECRET = re.compile(r"pass|secret|token|key|pwd|cred", re.IGNORECASE)
 
 
-def _assignments(text: str, lowered: bytes) -> str:
+def _assignments(text: str, words: Sequence[str]) -> str:
     """Values behind telling keys. Most texts hold no such key, and few lines of the others do."""
-    words = [word.decode() for word in _KEY_WORDS if word in lowered]
     return _replaced(text, _assigned(text, _lines_with(words, text))) if words else text
 
 
@@ -209,19 +176,11 @@ def _assigned(text: str, lines: Sequence[tuple[int, int]]) -> Iterator[tuple[int
     """Where the secret values of assignments stand."""
     done = 0
     for found in chain.from_iterable(_KEY.finditer(text, start, stop) for start, stop in lines):
-        if found.start() >= done and not _tells_about(found["tail"]):
+        if found.start() >= done and not tells_about(found["tail"]):
             span = _value_span(text, found)
             if span is not None:
                 done = span[1]
                 yield span
-
-
-def _tells_about(tail: str) -> bool:
-    """Whether the rest of the key says that the value is not the secret itself: `token_limit`, `tokenizer`, `passwordFile`."""
-    if not tail:
-        return False
-    words = _TAIL_WORDS.findall(tail)
-    return tail[0].islower() or (bool(words) and words[-1].lower() in _ABOUT)
 
 
 def _value_span(text: str, found: re.Match[str]) -> tuple[int, int] | None:
@@ -233,8 +192,10 @@ def _value_span(text: str, found: re.Match[str]) -> tuple[int, int] | None:
     if (sep == " " and not head.startswith("--")) or (sep == ">" and text[found.start() - len(head) - 1 : found.start() - len(head)] != "<"):
         return None
     in_environment = sep == "=" and (head + word).isupper()
-    weak = not in_environment and (word.lower().startswith(("token", "credential", "pwd")) or head.lower().startswith("test"))
+    weak = not in_environment and (word.lower().startswith(_EVERYDAY) or head.lower().startswith("test"))
     quote = next((quote for quote in _QUOTES if text.startswith(quote, start)), "")
+    if word.lower() == "pass" and not in_environment and not quote:
+        return None  # "PASS: TestX", "pass: 5"
     if quote:
         return _quoted_span(text, start + len(quote), quote, weak=weak)
     return _plain_span(text, start, sep, weak=weak, in_environment=in_environment)
@@ -268,48 +229,20 @@ def _plain_span(text: str, start: int, sep: str, *, weak: bool, in_environment: 
     stop = start + len(value)
     if not whole and (rest := _VALUE_REST[to_blank].match(text, stop)):
         stop = rest.end()
-    prose = sep.strip("*\"'`\\ \t") == ":" and not _random(value) and text[stop : stop + 3].lstrip(" \t,;)]}*")[:1] not in ("", "\n", "\r", "#")
+    prose = sep.strip("*\"'`\\ \t") == ":" and not is_random(value) and text[stop : stop + 3].lstrip(" \t,;)]}*")[:1] not in ("", "\n", "\r", "#")
     return None if prose else (start, stop)
 
 
 def _is_secret(value: str, *, weak: bool) -> bool:
     """Whether a value behind a telling key is the secret itself. `weak`: the key has everyday meanings too, so the value must look random."""
-    if not value or _placeholder(value) or value.lower().rstrip(".:") in _WORDS or _is_path(value):
+    if not value or is_placeholder(value) or value.lower().rstrip(".:") in _WORDS or is_path(value):
         return False
-    return not weak or (_random(value) and " " not in value)
+    return not weak or (is_random(value) and " " not in value)
 
 
 def _is_variable(value: str) -> bool:
     """A variable or a type that is passed on (`password=user_password`), not a value."""
     return _VARIABLE.fullmatch(value) is not None and _NAMES_A_SECRET.search(value) is not None
-
-
-def _placeholder(value: str) -> bool:
-    return value.startswith(("$", "%", "{", "<", "*", "…", "...", MARK, "your-", "your_", "YOUR_")) or not value.strip("xX.*•-_")
-
-
-def _is_path(value: str) -> bool:
-    return re.fullmatch(r"(?:~|\.{1,2})?(?:/[\w.-]+)++/?", value) is not None and not (len(value) == 40 and "." not in value)
-
-
-_DIGIT, _UPPER, _LOWER, _LATE_UPPER = re.compile(r"\d"), re.compile("[A-Z]"), re.compile("[a-z]"), re.compile("[a-z.][A-Z]")
-
-
-def _random(value: str) -> bool:
-    """Whether a value looks generated or chosen as a secret rather than written as a word."""
-    digit, upper, lower = _DIGIT.search(value), _UPPER.search(value), _LOWER.search(value)
-    if digit:
-        return upper is not None or lower is not None
-    return len(value) >= 8 and upper is not None and lower is not None and (len(value) >= 16 or _LATE_UPPER.search(value) is not None)
-
-
-_HEADER_RULES: Final[tuple[_Rule, ...]] = (
-    ((b"authorization",), _AUTHORIZATION, _is_scheme_word),
-    ((b"bearer", b"basic"), _SCHEME, _is_word),
-    ((b"cookie",), _COOKIE, _placeholder),
-    ((b"curl",), _CURL_USER, _is_number),
-    ((b"identified by", b"password"), _SPOKEN, _placeholder),
-)
 
 
 def _replaced(text: str, spans: Iterator[tuple[int, int]]) -> str:

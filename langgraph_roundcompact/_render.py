@@ -17,7 +17,6 @@ or half a tag would be recognised by nobody.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -25,7 +24,7 @@ from typing import Any, Final
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
-from langgraph_roundcompact._escape import storable
+from langgraph_roundcompact._escape import escaper, storable
 from langgraph_roundcompact._groups import Call, declared_calls, results_of, server_calls
 from langgraph_roundcompact._memory_block import is_internal
 from langgraph_roundcompact._shorten import Waterline, head_and_tail
@@ -48,14 +47,8 @@ _LONG_STRING: Final = 80
 _TRIES: Final = 8
 _COUNTED_AT_ONCE: Final = 32
 
-_GAP = r"[\s\u00ad\u200b-\u200f\u2060\ufeff]{0,8}"
-_FRAME = re.compile(rf"<(?={_GAP}[/\\]?{_GAP}(?:{'|'.join(FRAME_TAGS)})(?![\w-]))|\[(?={_GAP}§)", re.IGNORECASE)
-
-
-def escaped(text: str) -> str:
-    """`text` as it may stand inside the request: what reads as one of its tags or entry heads no longer does."""
-    text = storable(text)
-    return _FRAME.sub(lambda found: "&lt;" if found[0] == "<" else "&#91;", text) if "§" in text or "<" in text else text
+escaped = escaper(FRAME_TAGS, ("§",), joined=True)
+"""A text as it may stand inside the request: what reads as one of its tags or entry heads no longer does."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
@@ -28,7 +29,7 @@ from langgraph_roundcompact._prompt import (
 from langgraph_roundcompact._render import escaped, render_text, render_transcript
 from langgraph_roundcompact._shorten import head_and_tail
 
-__all__ = ["PROMPT_VERSION", "SummaryRequest", "SummarySource", "affinity_request", "reask_request", "transcript_request"]
+__all__ = ["PROMPT_VERSION", "Exchange", "SummaryRequest", "SummarySource", "affinity_request", "reask_request", "transcript_request"]
 
 Redact = Callable[[str], str]
 Estimate = Callable[[str], int]
@@ -63,6 +64,10 @@ class SummarySource:
     redact: Redact
     """Applied to everything that is sent, before anything is shortened. May raise to veto."""
 
+    def characters(self, groups: int) -> int:
+        """Characters of text in that many leading groups: what a summary of them is to stand for."""
+        return sum(len(text_of(message)) for group in self.groups[:groups] for message in group)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SummaryRequest:
@@ -73,6 +78,15 @@ class SummaryRequest:
     """Leading groups that the request contains; only these may be replaced by its answer."""
     tokens: int
     """Estimated tokens; 0 where nobody estimated."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """One request that was answered."""
+
+    kind: Literal["ok", "rejected"]
+    request: SummaryRequest
+    reply: object
 
 
 def transcript_request(source: SummarySource, *, limit_tokens: int | None, estimate: Estimate) -> SummaryRequest | None:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from langgraph_roundcompact._facts import WANTED, Fact, join_facts
+from langgraph_roundcompact._facts import LABELLED, WANTED, Fact, join_facts
 
 _ABSOLUTE = re.compile(r"/[^\s\"'`:;|&<>()]{2,200}|[A-Za-z]:/[^\s\"'`:;|&<>()]{2,200}")
 _PATHS = frozenset({"file", "path", "place"})
@@ -31,6 +31,8 @@ def under_root(facts: Sequence[Fact]) -> list[Fact]:
 
 
 def _below(fact: Fact, root: str) -> Fact:
+    if fact.kind in LABELLED and fact.note.startswith(root):
+        fact = replace(fact, note=fact.note[len(root) :])
     if fact.kind in _MAY_START_WITH_PATH and fact.text.startswith(root):
         return replace(fact, text=fact.text[len(root) :])
     return fact

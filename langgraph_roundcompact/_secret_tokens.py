@@ -8,8 +8,7 @@ from itertools import chain
 from operator import itemgetter
 from typing import Final
 
-MARK: Final = "[REDACTED]"
-"""What stands in place of a secret."""
+from langgraph_roundcompact._secret_judge import MARK
 
 _W = "[A-Za-z0-9_-]"
 _TOKEN_FORMS: Final[tuple[tuple[str, str], ...]] = (
@@ -67,9 +66,36 @@ _TOKEN_FORMS: Final[tuple[tuple[str, str], ...]] = (
     ("AGE-SECRET-KEY-1", r"[A-Z0-9]{20,}+"),
     ("NRAK-", r"[A-Z0-9]{20,}+"),
     ("sbp_", r"[a-f0-9]{32,}+"),
+    ("discord.com/api/webhooks/", r"\d{10,24}/[\w-]{20,}+"),
+    ("discordapp.com/api/webhooks/", r"\d{10,24}/[\w-]{20,}+"),
+    ("sntrys_", r"[\w+/=.-]{20,}+"),  # Sentry
+    ("sntryu_", r"[a-f0-9]{20,}+"),
+    ("ntn_", r"[A-Za-z0-9]{30,}+"),  # Notion
+    ("secret_", r"[A-Za-z0-9]{40,}+"),
+    ("pscale_pw_", r"[\w.-]{20,}+"),  # PlanetScale
+    ("pscale_tkn_", r"[\w.-]{20,}+"),
+    ("dp.pt.", r"\w{30,}+"),  # Doppler
+    ("dp.st.", r"[\w.]{30,}+"),
+    ("PMAK-", rf"{_W}{{30,}}+"),  # Postman
+    ("figd_", rf"{_W}{{20,}}+"),
+    ("sq0atp-", rf"{_W}{{20,}}+"),  # Square
+    ("sq0csp-", rf"{_W}{{30,}}+"),
+    ("glsa_", r"\w{30,}+"),  # Grafana
+    ("glc_", r"[\w+/=]{30,}+"),
+    ("HRKU-", rf"{_W}{{30,}}+"),  # Heroku
+    ("dt0c01.", r"[A-Z0-9]{24}\.[A-Z0-9]{40,}+"),  # Dynatrace
+    ("EAAC", r"[A-Za-z0-9]{40,}+"),  # Facebook
+    ("rubygems_", r"[a-f0-9]{40,}+"),
+    ("oy2", r"[a-z0-9]{43}(?![A-Za-z0-9])"),  # NuGet
+    ("CFPAT-", rf"{_W}{{30,}}+"),
+    ("shpca_", r"[A-Za-z0-9]{24,}+"),
+    ("shppa_", r"[A-Za-z0-9]{24,}+"),
+    ("PRVKEY-", rf"{_W}{{20,}}+"),
+    ("SK", r"[a-f0-9]{32}(?![A-Za-z0-9])"),  # Twilio
+    ("key-", r"[a-f0-9]{32}(?![A-Za-z0-9])"),  # Mailgun
 )
 # Prefixes that alone show what a token is for; the others are replaced whole.
-_KEEP: Final = {"hooks.slack.com/services/": "hooks.slack.com/services/"}
+_KEEP: Final = {url: url for url in ("hooks.slack.com/services/", "discord.com/api/webhooks/", "discordapp.com/api/webhooks/")}
 _Token = tuple[str, re.Pattern[str], str]
 _JOINT_END = re.compile(r".*(..)([_.-])")
 
@@ -88,7 +114,13 @@ _TOKENS: Final = _by_joint()
 _LAST_TWO = itemgetter(slice(-2, None))
 # A JWT may stand behind an encoded blank or equals sign; elsewhere only the beginning of a run is looked at, which keeps the scan linear.
 _JWT = re.compile(r"(?:(?<![\w-])|(?<=%20)|(?<=%3D))eyJ[\w-]{8,}+\.[\w-]{4,}+(?:\.[\w-]*+)?")
-_TELEGRAM = re.compile(r"(?<![\w:])\d{8,10}:AA[\w-]{33}(?![\w-])")
+_TELEGRAM = re.compile(r"(?:(?<![\w:])|(?<=/bot))\d{8,10}:AA[\w-]{33}(?![\w-])")
+# Known by what stands in the middle or at the end: Terraform Cloud, Entra client secrets, Mailchimp.
+_BY_MIDDLE: Final = (
+    (".atlasv1.", re.compile(r"(?<![\w.-])[A-Za-z0-9]{10,20}\.atlasv1\.[\w-]{40,}+")),
+    ("Q~", re.compile(r"(?<![\w~.-])[\w~.-]{3}[78]Q~[\w~.-]{30,36}(?![\w~.-])")),
+    ("-us", re.compile(r"(?<![A-Za-z0-9])[a-f0-9]{32}-us\d{1,2}(?!\w)")),
+)
 
 
 def hide_tokens(text: str) -> str:
@@ -101,6 +133,9 @@ def hide_tokens(text: str) -> str:
                 text = _without(text, chain.from_iterable(forms[end] for end in forms if end in ends))
     if "eyJ" in text:
         text = _JWT.sub(MARK, text)
+    for middle, pattern in _BY_MIDDLE:
+        if middle in text:
+            text = pattern.sub(MARK, text)
     return _TELEGRAM.sub(MARK, text) if ":AA" in text else text
 
 

@@ -21,6 +21,7 @@ from typing import Any, Final
 
 from langgraph_roundcompact._content import CALL_TYPES, REASONING_TYPES, block_text, block_type
 from langgraph_roundcompact._escape import storable
+from langgraph_roundcompact._no_summary import no_summary, says_nothing
 from langgraph_roundcompact._prompt import AFFINITY_INSTRUCTIONS, CLOSING, INSTRUCTIONS, SECTIONS
 from langgraph_roundcompact.errors import SummaryRejected
 
@@ -33,17 +34,27 @@ def _set_of(words: str) -> frozenset[str]:
     return frozenset(words.split())
 
 
-_CUT_OFF: Final = _set_of("length max_tokens max_output_tokens incomplete model_length model_context_window_exceeded token_limit")
-_FILTERED: Final = _set_of("content_filter content_filtered safety recitation blocklist prohibited_content spii guardrail_intervened")
+# Why a model stopped, in the words of OpenAI, Anthropic, Gemini, Bedrock, Mistral, Cohere, DeepSeek, GLM, Ollama, vLLM, TGI, watsonx.
+_CUT_OFF: Final = _set_of(
+    """length max_tokens max_output_tokens max_len incomplete model_length model_context_window_exceeded token_limit time_limit timeout abort aborted
+    cancelled canceled error error_limit failed network_error insufficient_system_resource malformed_response pause_turn other"""
+)
+_FILTERED: Final = _set_of(
+    """content_filter content_filtered safety image_safety recitation blocklist prohibited_content spii language sensitive error_toxic
+    guardrail_intervened intervened content_policy_violation data_inspection_failed"""
+)
 _REFUSED: Final = frozenset({"refusal"})
+_CALLED: Final = _set_of("malformed_function_call malformed_tool_call unexpected_tool_call too_many_tool_calls")
 
 
-def read_summary(answer: object, *, require_snapshot: bool) -> str:
+def read_summary(answer: object, *, require_snapshot: bool, replaces: int = 0) -> str:
     """The summary in an answer.
 
     Args:
         answer: A message or chunk, a string, or any object with `content`.
         require_snapshot: Refuse text without a complete `<state_snapshot>` block.
+        replaces: Characters of the work that the summary is to stand for. Text without the block is refused where it is next to nothing
+            beside it: "Done." is an answer, but no summary.
 
     Returns:
         The text of the last complete snapshot, else the whole text; without reasoning, NUL and lone surrogates.
@@ -56,7 +67,7 @@ def read_summary(answer: object, *, require_snapshot: bool) -> str:
         raise SummaryRejected("content_filter")
     if reading.refused or reading.finish & _REFUSED:
         raise SummaryRejected("refusal")
-    if reading.calls:
+    if reading.calls or reading.finish & _CALLED:
         raise SummaryRejected("tool_call")
     text = storable(reading.text)
     scan = _scan(text)
@@ -69,7 +80,10 @@ def read_summary(answer: object, *, require_snapshot: bool) -> str:
         raise SummaryRejected("cut_off" if reading.finish & _CUT_OFF else "blank")
     if reading.finish & _CUT_OFF or scan.unclosed:
         raise SummaryRejected("cut_off")
-    return _raw(scan, reasoned=reading.reasoned, require_snapshot=require_snapshot)
+    text = _raw(scan, reasoned=reading.reasoned)
+    if require_snapshot or says_nothing(text, replaces):
+        raise SummaryRejected("no_snapshot")
+    return text
 
 
 # --- the answer ------------------------------------------------------------------------------------------------------------------------------
@@ -89,25 +103,27 @@ class _Reading:
     def of(cls, answer: object) -> _Reading:
         if isinstance(answer, str):
             return cls(text=answer)
+        if isinstance(answer, list | tuple) and answer and not isinstance(answer[-1], str | Mapping):
+            answer = answer[-1]  # a chain that ends in a list of messages: the last is the answer
         reading = cls()
-        content = getattr(answer, "content", answer.get("content") if isinstance(answer, Mapping) else None)
-        texts = [content] if isinstance(content, str) else list(reading._texts(content if isinstance(content, list | tuple) else ()))
-        extra = getattr(answer, "additional_kwargs", None)
-        extra = extra if isinstance(extra, Mapping) else {}
-        reading.text = "".join(texts)
+        reading.text = "".join(reading._texts(_field(answer, "content") or _field(answer, "text")))
+        extra = _mapping(_field(answer, "additional_kwargs"))
         reading.reasoned |= any(extra.get(name) for name in ("reasoning_content", "reasoning", "thinking"))
         reading.refused |= isinstance(extra.get("refusal"), str) and bool(extra["refusal"].strip())
-        reading.calls |= any(getattr(answer, name, None) for name in ("tool_calls", "invalid_tool_calls", "tool_call_chunks"))
+        reading.calls |= any(_field(answer, name) for name in ("tool_calls", "invalid_tool_calls", "tool_call_chunks"))
         reading.calls |= any(extra.get(name) for name in ("tool_calls", "function_call"))
         reading.finish = frozenset(_finish_words(answer))
         return reading
 
-    def _texts(self, blocks: Any) -> Iterator[str]:
-        """Text of the blocks; notes what the others are."""
-        for block in blocks:
-            if isinstance(block, str):
-                yield block
-            elif isinstance(block, Mapping):
+    def _texts(self, content: Any) -> Iterator[str]:
+        """Text of the content, whatever its shape; notes what else is in it."""
+        for item in content if isinstance(content, list | tuple) else (content,):
+            if isinstance(item, str):
+                yield item
+            elif isinstance(item, Mapping):
+                # What LangChain does not know, a refusal for instance, it wraps.
+                inner = item.get("value") if block_type(item) == "non_standard" else None
+                block = inner if isinstance(inner, Mapping) else item
                 kind = block_type(block)
                 self.reasoned |= kind in REASONING_TYPES
                 self.refused |= kind == "refusal"
@@ -115,19 +131,30 @@ class _Reading:
                 yield block_text(block)
 
 
+def _field(owner: object, name: str) -> Any:
+    """A field of a message, of any other object or of a mapping."""
+    return owner.get(name) if isinstance(owner, Mapping) else getattr(owner, name, None)
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
 def _finish_words(answer: object) -> Iterator[str]:
     """Why the model stopped, in lower case, from all the places where providers say so."""
-    metadata = getattr(answer, "response_metadata", None)
-    metadata = metadata if isinstance(metadata, Mapping) else {}
-    details = metadata.get("incomplete_details")
+    metadata, extra = (_mapping(_field(answer, name)) for name in ("response_metadata", "additional_kwargs"))
     values = [metadata.get(name) for name in ("finish_reason", "stop_reason", "done_reason", "stopReason", "status")]
-    values.append(details.get("reason") if isinstance(details, Mapping) else None)
-    extra = getattr(answer, "additional_kwargs", None)
-    values.append(extra.get("finish_reason") if isinstance(extra, Mapping) else None)
+    values += [extra.get("finish_reason"), metadata.get("amazon-bedrock-guardrailAction")]
+    values += [_mapping(metadata.get("incomplete_details")).get("reason"), _mapping(metadata.get("finish_details")).get("type")]
     for value in values:
         named = getattr(value, "name", value)
-        if isinstance(named, str):
-            yield named.rpartition(".")[2].strip().lower()
+        if isinstance(named, str) and named:
+            word = named.rpartition(".")[2].strip().lower()
+            # Chunks that each say it are merged into "stopstop".
+            yield word[: (word + word).find(word, 1)]
+    blocked = _mapping(metadata.get("prompt_feedback")).get("block_reason")
+    if blocked and "unspecified" not in str(blocked).lower():
+        yield "content_filter"
 
 
 # --- the tags --------------------------------------------------------------------------------------------------------------------------------
@@ -157,6 +184,12 @@ class _Scan:
     unclosed: bool = False
     reasoned: bool = False
     checked: bool = False
+
+
+def _begins_line(text: str, at: int) -> bool:
+    """Whether nothing but blanks and marks of layout stands before a place on its line."""
+    line = text.rfind("\n", max(0, at - 80), at)
+    return (line >= 0 or at <= 80) and not text[line + 1 if line >= 0 else 0 : at].strip(" \t`*#>")
 
 
 def _scan(text: str) -> _Scan:
@@ -250,8 +283,7 @@ class _Scanner:
                 self.block = (block.start, block.maybe_end)
 
     def _first_on_line(self, at: int) -> bool:
-        line = self.text.rfind("\n", max(0, at - 80), at)
-        return (line >= 0 or at <= 80) and not self.text[line + 1 if line >= 0 else 0 : at].strip(" \t`*#>")
+        return _begins_line(self.text, at)
 
     def _last_on_line(self, at: int) -> bool:
         line = self.text.find("\n", at, at + 80)
@@ -276,34 +308,7 @@ class _Scanner:
 _OWN_FRAME = re.compile(r"</?(?:memory_block_\w{1,40}|summary)(?:\s[^<>]{0,200})?>", re.IGNORECASE)
 _OWN_PARTS = re.compile(r"<(meaning|conflict_policy)>[^<]{0,2000}</\1>", re.IGNORECASE)
 _TAGS_ONLY = re.compile(r"<[^<>]{0,200}>")
-_ERROR_PAGE = re.compile(
-    r"\s*(?:<!doctype html|<html[\s>]|<\?xml[^>]{0,200}>\s*(?:<!doctype html|<html|<error)"
-    r"|\{\s*\"(?:error|detail|message)\"\s*:|(?:error\s*)?(?:HTTP[ /]?[\d.]{0,4}\s*)?[45]\d\d\s+[A-Z][A-Za-z -]{3,40}\s*$"
-    r"|(?:internal server error|bad gateway|service unavailable|gateway time-?out|upstream connect error[^\n]{0,200})[\s.]*$)",
-    re.IGNORECASE,
-)
-_LONGEST_REFUSAL: Final = 500
 _LONGEST_SHELL: Final = 4_000
-_UNABLE: Final = r"(?:can't|cannot|can not|won't|will not|am unable to|'m unable to|am not able to|'m not able to|must decline to)"
-_SERVE: Final = r"(?:help|assist|comply|fulfil|do (?:that|this)|provide|create|produce|write|generate|summari[sz]e|engage)"
-_REFUSAL = re.compile(
-    r"\W{0,3}(?:"
-    rf"(?:(?:i'm |i am )?(?:very |so |really )?sorry|apologies|unfortunately|as an ai)\b[^\n]{{0,60}}?{_UNABLE}"
-    rf"|i ?{_UNABLE} {_SERVE}|i (?:must|have to) (?:decline|refuse)"
-    r"|(?:es )?tut mir (?:sehr )?leid[^\n]{0,60}?(?:kann|nicht)|leider kann ich[^\n]{0,60}nicht|(?:dabei |das )?kann ich [^\n]{0,30}nicht helfen"
-    r"|(?:je suis )?désolée?[^\n]{0,60}?(?:ne peux|impossible)|je ne peux pas (?:vous |t')?(?:aider|répondre|fournir)"
-    r"|lo siento[^\n]{0,60}?no puedo|no puedo (?:ayudar|cumplir|proporcionar)"
-    r"|(?:desculpe|sinto muito|lamento)[^\n]{0,60}?não posso|não posso (?:ajudar|fornecer)"
-    r"|mi dispiace[^\n]{0,60}?non posso|(?:извините|к сожалению|простите)[^\n]{0,60}?не могу"
-    r"|(?:对不起|抱歉|很抱歉|非常抱歉)[^\n]{0,30}?(?:无法|不能|没办法)|我(?:无法|不能)(?:协助|帮助|提供)"
-    r"|(?:申し訳|すみません|ごめん)[^\n]{0,60}?(?:できません|お手伝い|かねます)|(?:죄송|미안)[^\n]{0,60}?(?:없습니다|어렵습니다)"
-    r")",
-    re.IGNORECASE,
-)
-_ANNOUNCEMENT = re.compile(
-    r"\W{0,3}(?:(?:ok|okay|sure|certainly|of course|understood|got it)[,.! ]{1,3})?(?:let me |i'll now |i will now |i'm going to )[^\n]{0,200}$",
-    re.IGNORECASE,
-)
 _HINTS: Final = tuple(what for _, what in SECTIONS)
 _ECHO_MARKS: Final = frozenset(line for text in (INSTRUCTIONS, AFFINITY_INSTRUCTIONS, CLOSING) for line in text.splitlines() if len(line) > 60)
 _ECHO_HINTS: Final = 3
@@ -331,23 +336,19 @@ def _without_thoughts(text: str) -> str:
     for tag in _TAG.finditer(text):
         if tag[2].lower() in _REASONING_TAGS:
             if not tag[1]:
-                alone = not text[text.rfind("\n", max(0, tag.start() - 80), tag.start()) + 1 : tag.start()].strip()
-                opened = tag.start() if opened < 0 and alone else opened
+                opened = tag.start() if opened < 0 and _begins_line(text, tag.start()) else opened
             elif opened >= 0:
                 out.append(text[done:opened])
                 done, opened = tag.end(), -1
     return "".join([*out, text[done:]])
 
 
-def _raw(scan: _Scan, *, reasoned: bool, require_snapshot: bool) -> str:
+def _raw(scan: _Scan, *, reasoned: bool) -> str:
     """The whole text as the summary, where nothing speaks against it."""
     text = _unwrapped("".join(scan.outside))
     if not text:
         raise SummaryRejected("coverage_only" if scan.checked else "reasoning_only" if reasoned or scan.reasoned else "blank")
-    if _ERROR_PAGE.match(text):
-        raise SummaryRejected("blank")
-    if len(text) <= _LONGEST_REFUSAL and _REFUSAL.match(text.replace("’", "'")):
-        raise SummaryRejected("refusal")
-    if require_snapshot or _ANNOUNCEMENT.match(text.replace("’", "'")):
-        raise SummaryRejected("no_snapshot")
+    reason = no_summary(text)
+    if reason is not None:
+        raise SummaryRejected(reason)
     return text

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langgraph_roundcompact._content import text_of
-from langgraph_roundcompact._folded import folds_stale_before
+from langgraph_roundcompact._folded import folds_stale_before, is_pinned
 from langgraph_roundcompact._groups import Group, group_messages, is_native_compaction, late_results
 from langgraph_roundcompact._memory_block import is_checkpoint, is_internal, is_own, mark_of, read_data
 from langgraph_roundcompact.events import Reason
@@ -152,7 +152,8 @@ def cut_round(
         if group.start >= tail_start:
             break
         indices = range(group.start, group.stop)
-        stays = group.state == "pending" or any(i in frozen for i in indices)
+        # A pin holds for the whole group: the call and its other results cannot go without it.
+        stays = group.state == "pending" or any(i in frozen or is_pinned(messages[i]) for i in indices)
         movable = () if stays else tuple(i for i in indices if not isinstance(messages[i], SystemMessage) and i not in late)
         islands += [i for i in indices if i not in movable]
         if movable and all(is_own(messages[i]) for i in movable):

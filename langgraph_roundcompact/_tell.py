@@ -62,5 +62,10 @@ def event_of(phase: Phase, result: CompactionResult, job: Job) -> CompactionEven
         tokens_before=result.tokens_before,
         tokens_after=result.tokens_after,
         thread_id=job.thread_id,
-        details={"attempts": len(result.attempts), "compacted": result.compacted, "archive_id": result.archive_id},
+        details={
+            "attempts": len(result.attempts),
+            "compacted": result.compacted,
+            "archive_id": result.archive_id,
+            "usage": dict(result.usage) if result.usage else None,
+        },
     )

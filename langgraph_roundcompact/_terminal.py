@@ -41,6 +41,13 @@ class Bar:
     """Tokens before the compaction that was made here; None: there was none."""
 
 
+class _Console(Console):
+    """A console whose reader may leave: that ends the run as any `BrokenPipeError` does, where rich would exit with a status of its own."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
 def make_console(*, plain: bool, stderr: bool = False) -> Console:
     """A console that prints text as it is: no markup, no highlighting, nothing guessed from foreign text."""
     stream = sys.stderr if stderr else sys.stdout
@@ -50,7 +57,7 @@ def make_console(*, plain: bool, stderr: bool = False) -> Console:
         stream.reconfigure(errors="replace")
     width = None if tty or "COLUMNS" in os.environ else PLAIN_WIDTH
     colours = {"color_system": None} if plain else {}
-    return Console(file=stream, width=width, markup=False, highlight=False, emoji=False, force_terminal=False if plain else None, **colours)  # type: ignore[arg-type]
+    return _Console(file=stream, width=width, markup=False, highlight=False, emoji=False, force_terminal=False if plain else None, **colours)  # type: ignore[arg-type]
 
 
 def glyphs_of(console: Console) -> Glyphs:

@@ -9,6 +9,7 @@ costs one look at its length.
 from __future__ import annotations
 
 import re
+from collections.abc import Container
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -20,6 +21,7 @@ MAX_TERM = 160
 
 _URL = re.compile(r"https?://[^\s\"'<>`\\)\]}，。；）]{3,300}")
 _RUN = re.compile(r"[#$@~./]?\w[\w./:@~+\-#$%]*")
+_CLOSING_TAG = re.compile(r"</[\w:\-]{1,60}>")
 _ESCAPE = re.compile(r"\\[nrt](?=\w)")
 # What must not stand in front is asked behind the first letter: `re` skips to a member of a set at C speed, and to nothing else.
 _PROPER = re.compile(r"[A-Z](?<!\w.)[a-z]{2,15}(?: [A-Z][A-Za-z]{1,15}){1,3}\b")
@@ -44,6 +46,7 @@ _EXTENSIONS = frozenset(
     )
 )
 """Endings by which a bare name is a file; with a directory before it any name is one."""
+_COMMON_PARTS = re.compile(r"[ .]")
 _LETTER = re.compile(r"[A-Za-z]")
 _LETTERS = re.compile(r"[A-Za-z]{2}")
 _EDGE = ".,:;/-+@"
@@ -72,6 +75,8 @@ def terms_in(text: str, seen: Seen | None = None) -> list[Term]:
     found: dict[Term, None] = {}
     if "://" in text:
         found.update(dict.fromkeys(("url", url.rstrip(".,;:")) for url in _URL.findall(text)))
+    if "</" in text:
+        text = _CLOSING_TAG.sub(" ", text)  # it is no path
     if "\\" in text:
         # In quoted source a newline is written with a letter, which is not part of the name after it.
         text = _ESCAPE.sub(" ", text)
@@ -90,6 +95,19 @@ def terms_in(text: str, seen: Seen | None = None) -> list[Term]:
     if not text.isascii():
         found.update(dict.fromkeys(("number", number) for number in _WIDE_NUMBER.findall(text)))
     return list(found)
+
+
+def is_common(name: str, words: Container[str]) -> bool:
+    """Whether a name is ordinary words in capitals, at the start of a sentence, or on both sides of a full stop without a space.
+
+    Args:
+        name: The name.
+        words: All words that came up.
+    """
+    if name.isalpha():
+        return name.isupper() and name.lower() in words
+    parts = _COMMON_PARTS.split(name)
+    return 1 < len(parts) < 5 and all(part.isalpha() and part.lower() in words for part in parts) and (" " in name or parts[-1].istitle())
 
 
 def _cut(text: str) -> list[str]:

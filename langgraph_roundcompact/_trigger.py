@@ -40,6 +40,8 @@ class Failures:
     """Groups of new work there were at the last failure."""
     window: int = 0
     """Tokens of the window at the last failure."""
+    rejected: bool = False
+    """The last try ended with a reviewer's no."""
 
 
 FREE_SHARE, ASKED_SHARE = 0.6, 0.9
@@ -172,7 +174,8 @@ def is_cooling_down(config: RoundCompactConfig, limits: Limits, sizes: Sizes, fa
 
     New tokens count, too: a few polls are as many steps as a few searches, but nothing has changed. At the capacity that is no argument.
     """
-    if not failures.in_row or failures.in_row == config.breaker_failures or is_outgrown(limits, sizes, failures, groups):
+    failed = failures.in_row > 0 and failures.in_row != config.breaker_failures
+    if not (failed or failures.rejected) or is_outgrown(limits, sizes, failures, groups):
         return False
     new_groups, new_tokens = groups - failures.groups, sizes.window - failures.window
     if new_groups < 0:

@@ -1,4 +1,4 @@
-"""`roundcompact`: see it work (`demo`), and try it on conversations of your own (`replay`)."""
+"""`roundcompact`: see it work (`demo`), try it on conversations of your own (`replay`), look at what it did (`report`)."""
 
 from __future__ import annotations
 
@@ -11,26 +11,22 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from langgraph_roundcompact import __version__
 from langgraph_roundcompact.config import ModelClientConfig, RoundCompactConfig
 from langgraph_roundcompact.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from langgraph_roundcompact.loaders import Conversation
-    from langgraph_roundcompact.replay import Replay, ReplayReport
+from langgraph_roundcompact.replay.arguments import add_arguments as add_replay_arguments
+from langgraph_roundcompact.replay.arguments import number as _number
+from langgraph_roundcompact.report.command import add_arguments as add_report_arguments
 
 DEMO_WINDOWS = (6_000, 32_000)
 """Windows the demo's task fills at least four times and still fits into, in tokens."""
 
-DETAILS_UP_TO = 3
-"""Conversations whose decisions are shown without being asked for."""
-
 EXTRA = "pip install 'langgraph-roundcompact[cli]'"
 
-NULL_SNAPSHOT = "<state_snapshot>\n### 1. Active Task\nSee the user's request.\n</state_snapshot>"
-"""What `--summariser null` answers: nothing of use, so that what is left is what the rules keep."""
+_ESTIMATED = "tiktoken's o200k_base encoding is not on this machine"
+_ESTIMATED_SHORT = "tokens are estimated, within about 25 %: tiktoken's encoding is not on this machine"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -47,7 +43,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         with _notes() as notes:
             status = int(args.command(args))
         for note in notes:
-            print(f"note: {note}", file=sys.stderr)
+            if not note.startswith(_ESTIMATED):
+                print(f"note: {note}", file=sys.stderr)
+            elif getattr(args, "estimate_matters", True):
+                print(f"note: {_ESTIMATED_SHORT}", file=sys.stderr)
+        # Here, and not when the interpreter ends: a reader that has left is no failure.
+        sys.stdout.flush()
         return status
     except ImportError as exc:
         print(f"roundcompact {args.name}: {exc.name or exc} is not installed; {EXTRA}", file=sys.stderr)
@@ -93,12 +94,11 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--checkpoint", action="store_true", help="print the last checkpoint at the end, as the model saw it")
     demo.set_defaults(command=_demo)
     replay = commands.add_parser("replay", help="play recorded conversations through compaction", description=_replay.__doc__)
-    replay.add_argument("files", nargs="+", type=Path, metavar="FILE", help="OpenAI chat JSON or JSONL, or LangChain messages as JSON")
-    replay.add_argument("--window", type=_positive, default=32_000, metavar="TOKENS", help="context window to play with (default: 32000)")
-    replay.add_argument("--keep", type=_count, default=None, metavar="N", help="messages kept at the end (default: what the model has not read yet)")
-    replay.add_argument("--summariser", choices=("digest", "null", "model"), help="rules (the default), a stand-in that says nothing, or --model")
-    replay.add_argument("--steps", action="store_true", help="show each decision, however many conversations there are")
+    add_replay_arguments(replay)
     replay.set_defaults(command=_replay)
+    report = commands.add_parser("report", help="a page about compactions that were dumped", description=_report.__doc__)
+    add_report_arguments(report)
+    report.set_defaults(command=_report)
     for command in (demo, replay):
         command.add_argument("--model", metavar="PROVIDER:NAME", help="a real model for the summaries, such as openai:gpt-5-mini")
         command.add_argument("--base-url", metavar="URL", help="where --model is reached, for servers that speak OpenAI's protocol")
@@ -132,82 +132,17 @@ def _demo(args: argparse.Namespace) -> int:
 
 
 def _replay(args: argparse.Namespace) -> int:
-    """Play conversations message by message: what would be compacted when, what it saves, and whether the invariants hold."""
-    from langgraph_roundcompact._replay_view import show_header, show_report, show_totals, totals  # noqa: PLC0415 - needs the extra
-    from langgraph_roundcompact._terminal import make_console  # noqa: PLC0415 - needs the extra
-    from langgraph_roundcompact.replay import Replay  # noqa: PLC0415 - langgraph is slow to import
+    """Play recorded conversations message by message: what would be compacted when, what it saves, and whether the invariants hold."""
+    from langgraph_roundcompact.replay.command import run  # noqa: PLC0415 - langgraph is slow to import
 
-    config = RoundCompactConfig(context_window_tokens=args.window, keep_recent_messages=args.keep)
-    replay = Replay(config=config, model=_summariser(args))
-    errors: list[str] = []
-    conversations = list(_load(args.files, errors))
-    plan = replay.compactor.plan([])
-    console = make_console(plain=args.plain)
-    details = args.steps or len(conversations) <= DETAILS_UP_TO
-    reports = []
-    if conversations and not args.json:
-        show_header(console)
-    for report in _played(replay, conversations, plain=args.plain):
-        reports.append(report)
-        if not args.json:
-            show_report(report, console, capacity=plan.capacity_tokens, trigger=plan.trigger_tokens, details=details)
-    if args.json:
-        settings = {"window": args.window, "keep": args.keep, "summariser": args.summariser or ("model" if args.model else "digest")}
-        _print_json({**settings, "totals": totals(reports), "conversations": [report.as_dict() for report in reports], "not_read": errors})
-    elif reports:
-        show_totals(reports, console, capacity=plan.capacity_tokens)
-    failed = any(report.failures for report in reports)
-    return 1 if failed else 2 if errors else 0
+    return run(args, _model)
 
 
-def _load(files: Sequence[Path], errors: list[str]) -> Iterator[Conversation]:
-    """The conversations of all files; what is none is told at once, and the others go on."""
-    from langgraph_roundcompact.loaders import ConversationError, load_conversations  # noqa: PLC0415 - langchain is slow to import
+def _report(args: argparse.Namespace) -> int:
+    """Write one self-contained HTML page about compactions that were dumped: what stayed, what was replaced by what, why, and what it cost."""
+    from langgraph_roundcompact.report.command import run  # noqa: PLC0415 - as the other commands
 
-    for file in files:
-        try:
-            yield from load_conversations(file)
-        except ConversationError as exc:
-            errors.append(str(exc))
-            print(f"roundcompact replay: {exc}", file=sys.stderr)
-
-
-def _played(replay: Replay, conversations: Sequence[Conversation], *, plain: bool) -> Iterator[ReplayReport]:
-    """The reports one by one, with a progress bar where somebody watches."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415 - needs the extra
-
-    from langgraph_roundcompact._terminal import cell, make_console  # noqa: PLC0415 - needs the extra
-    from langgraph_roundcompact.replay import report  # noqa: PLC0415 - langgraph is slow to import
-
-    console = make_console(plain=plain, stderr=True)
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TextColumn("messages"), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("", total=sum(len(conversation.messages) for conversation in conversations))
-        done = 0
-        for conversation in conversations:
-            progress.update(task, description=cell(conversation.name, 34))
-            steps = []
-            for step in replay.steps(conversation):
-                steps.append(step)
-                progress.update(task, completed=done + step.position)
-            done += len(conversation.messages)
-            yield report(conversation, iter(steps))
-
-
-def _summariser(args: argparse.Namespace) -> Any:
-    kind = args.summariser or ("model" if args.model else "digest")
-    if kind == "model" and not args.model:
-        msg = "--summariser model needs --model PROVIDER:NAME"
-        raise ConfigurationError(msg)
-    if kind != "model" and args.model:
-        msg = f"--model is not asked with --summariser {kind}: leave one of them out"
-        raise ConfigurationError(msg)
-    model = _model(args)
-    if kind == "null":
-        from langgraph_roundcompact.testing import ScriptedChatModel  # noqa: PLC0415 - only here
-
-        return ScriptedChatModel(replies=[NULL_SNAPSHOT])
-    return model
+    return run(args)
 
 
 def _model(args: argparse.Namespace) -> Any:
@@ -240,14 +175,6 @@ def _print_json(facts: dict[str, Any]) -> None:
     print(json.dumps(facts, indent=2))
 
 
-def _positive(text: str) -> int:
-    return _number(text, 1)
-
-
-def _count(text: str) -> int:
-    return _number(text, 0)
-
-
 def _window(text: str) -> int:
     low, high = DEMO_WINDOWS
     tokens = _number(text, 1)
@@ -255,17 +182,6 @@ def _window(text: str) -> int:
         msg = f"the demo's task is made for windows of {low:,} to {high:,} tokens, not {tokens:,}"
         raise argparse.ArgumentTypeError(msg)
     return tokens
-
-
-def _number(text: str, least: int) -> int:
-    try:
-        number = int(text.replace(",", "").replace("_", ""))
-    except ValueError:
-        number = least - 1
-    if number < least:
-        msg = f"{text!r} is not a whole number from {least} on"
-        raise argparse.ArgumentTypeError(msg)
-    return number
 
 
 if __name__ == "__main__":

@@ -13,13 +13,15 @@ from langgraph.errors import GraphBubbleUp
 from langgraph.store.base import BaseStore
 from langgraph.types import Overwrite
 
+from langgraph_roundcompact._compact_request import requested_focus
 from langgraph_roundcompact._content import as_messages
 from langgraph_roundcompact._drivers import arun, run
 from langgraph_roundcompact._engine import compaction, planning
+from langgraph_roundcompact._leftovers import without_leftovers
 from langgraph_roundcompact._memory_block import is_own
 from langgraph_roundcompact._meter import Meter, TokenCounter
 from langgraph_roundcompact._parts import AgentCall, Job, Parts
-from langgraph_roundcompact._ports import Archive, CompactorPorts, current_thread_id
+from langgraph_roundcompact._ports import Archive, CompactorPorts, current_namespace, current_thread_id
 from langgraph_roundcompact._redact import default_redact
 from langgraph_roundcompact._session_memory import SessionMemory
 from langgraph_roundcompact._spans import is_interim, is_real_user
@@ -30,8 +32,8 @@ from langgraph_roundcompact._window import capacity, limits
 from langgraph_roundcompact.config import RoundCompactConfig
 from langgraph_roundcompact.dump import dump_writer
 from langgraph_roundcompact.errors import ConfigurationError, RedactionRefused
-from langgraph_roundcompact.events import CompactionEvent, CompactionPlan, CompactionResult
-from langgraph_roundcompact.reinject import DEFAULT_REINJECTORS, ReinjectBuilder
+from langgraph_roundcompact.events import CompactionEvent, CompactionPlan, CompactionResult, CompactionReview
+from langgraph_roundcompact.reinject import DEFAULT_REINJECTORS, ReinjectBuilder, check_builders
 from langgraph_roundcompact.tiers import DEFAULT_TIERS, Tier
 
 log = logging.getLogger("langgraph_roundcompact")
@@ -56,6 +58,8 @@ class Door:
     """False: the agent's request prescribes the form of the answer, so a summary cannot be had by continuing it."""
     as_sent: Callable[[Sequence[BaseMessage]], Sequence[BaseMessage]] | None = None
     """What the door changes in the messages of a request, beside compaction; None: nothing."""
+    review: bool | Callable[[CompactionReview], Any] = False
+    """Show a checkpoint before it is applied: True by `interrupt()`, else by the callable, whose answer is the decision."""
 
 
 def checked_compactor(value: object) -> RoundCompactor:
@@ -80,7 +84,8 @@ class RoundCompactor:
         config: When and how to compact.
         token_counter: `Callable[[Sequence[BaseMessage]], int]`, tokens of a list; replaces the estimate, never the usage that models report.
         tiers: Cheap steps tried in order before the summariser is asked.
-        reinjectors: Builders that put state back, by the names used in `config.reinject`.
+        reinjectors: Builders that put state back, by name. `config.reinject` says which and in which order; those with names of your own that
+            it does not list follow.
         archive: Where the replaced originals are written.
         session_memory: Notes the application already keeps of this round: a state key, a store item `(namespace, key)`, or a callable from the
             state, giving text and the id of the last message it covers. Used as the narrative of that part, without a model call.
@@ -137,15 +142,33 @@ class RoundCompactor:
         """The configuration this compactor was built with."""
         return self._parts.config
 
-    def plan(self, input: Any, *, system_message: BaseMessage | str | None = None, tools: Sequence[Any] | None = None) -> CompactionPlan:
+    @property
+    def is_real_user(self) -> Callable[[BaseMessage], bool]:
+        """The rule in force for which messages a person (or the caller) sent; never true of the package's own blocks."""
+        return self._parts.is_real_user
+
+    def plan(
+        self,
+        input: Any,
+        *,
+        system_message: BaseMessage | str | None = None,
+        tools: Sequence[Any] | None = None,
+        agent_model: Any = None,
+        force: bool = False,
+        thread_id: str | None = None,
+    ) -> CompactionPlan:
         """What `compact` would do with this input, and why. No model call, nothing is written.
 
         Args:
             input: A list of messages, or a state that has them.
             system_message: The agent's system prompt, if it is not among the messages.
             tools: The agent's tools: their schemas take part of the window.
+            agent_model: Tells the capacity when the agent's model is not the summariser.
+            force: As `compact(force=True)`.
+            thread_id: The conversation; found by itself inside a graph.
         """
-        return run(planning(self._job(input, Door(), system_message=system_message, tools=tools), self._parts), self._ports)
+        given = {"system_message": system_message, "tools": tools, "agent_model": agent_model, "force": force, "thread_id": thread_id}
+        return run(planning(self._job(input, Door(), **given), self._parts), self._ports)
 
     def compact(
         self,
@@ -183,7 +206,8 @@ class RoundCompactor:
             input, door, system_message=system_message, tools=tools, agent_model=agent_model, focus=focus, force=force, thread_id=thread_id,
             idle_seconds=idle_seconds,
         )  # fmt: skip
-        return _finish(job, door, run(compaction(job, self._parts), self._ports))
+        with self._ports.telemetry.watching(job.thread_id, job.limits):
+            return _finish(job, door, run(compaction(job, self._parts), self._ports))
 
     async def acompact(
         self,
@@ -203,7 +227,8 @@ class RoundCompactor:
             input, door, system_message=system_message, tools=tools, agent_model=agent_model, focus=focus, force=force, thread_id=thread_id,
             idle_seconds=idle_seconds,
         )  # fmt: skip
-        return _finish(job, door, await arun(compaction(job, self._parts), self._ports))
+        with self._ports.telemetry.watching(job.thread_id, job.limits):
+            return _finish(job, door, await arun(compaction(job, self._parts), self._ports))
 
     def as_runnable(self) -> Runnable[Any, list[BaseMessage]]:
         """Messages or a prompt value in, messages out: `prompt | compactor.as_runnable() | model`."""
@@ -236,13 +261,18 @@ class RoundCompactor:
 
     def _job(self, input: Any, door: Door, *, agent_model: Any = None, thread_id: str | None = None, **more: Any) -> Job:
         raw = read_messages(input, door.messages_key)
-        messages, readable = _readable(raw)
+        given, readable = _readable(raw)
+        messages = self._without_leftovers(given) if readable and current_namespace() else given
+        asked = requested_focus(messages)
+        if asked is not None:
+            more |= {"force": True, "focus": more.get("focus") or asked or None}
         active = agent_model if agent_model is not None else self._model
         room = capacity(self.config, active)
         if room.source == "default":
             _warn_default_window(room.tokens)
         return Job(
             messages=messages,
+            given=None if messages is given else given,
             readable=readable,
             limits=limits(self.config, room.tokens),
             summariser_window=summariser_window(self.config, self._model, room.tokens),
@@ -251,10 +281,19 @@ class RoundCompactor:
             by_id=door.channel == "add_messages" and door.writes_state,
             writes_state=door.writes_state,
             last_resort=door.last_resort,
+            review=door.review,
             native_compaction=compacts_by_itself(active, chain_is_cut=door.strips_response_ids),
             agent_call=self._agent_call(active, door, more) if self.config.enable_kv_cache_affinity else None,
             **more,
         )
+
+    def _without_leftovers(self, messages: Sequence[BaseMessage]) -> Sequence[BaseMessage]:
+        try:
+            return without_leftovers(messages, self._parts.is_real_user)
+        except GraphBubbleUp:
+            raise
+        except Exception:  # noqa: BLE001 - the user's rule, which the compaction itself tells of
+            return messages
 
 
 def _readable(raw: Sequence[Any]) -> tuple[list[Any], bool]:
@@ -267,11 +306,11 @@ def _readable(raw: Sequence[Any]) -> tuple[list[Any], bool]:
 
 def _finish(job: Job, door: Door, result: CompactionResult) -> CompactionResult:
     """The result with the update for the door's channel."""
-    if not result.changed:
+    if not result.changed and job.given is None:
         return result
-    if not door.writes_state:
-        return replace(result, update={door.messages_key: list(result.messages)})
-    return replace(result, update={door.messages_key: update_for(job.messages, result.messages, door.channel, Overwrite)})
+    before = job.messages if job.given is None else job.given
+    update = update_for(before, result.messages, door.channel, Overwrite) if door.writes_state else list(result.messages)
+    return replace(result, changed=True, update={door.messages_key: update})
 
 
 def _parts(meter: Meter, model: Runnable[Any, Any] | None, given: Mapping[str, Any]) -> Parts:
@@ -286,6 +325,7 @@ def _parts(meter: Meter, model: Runnable[Any, Any] | None, given: Mapping[str, A
         model_key=None if model is None else model_key(model),
         session_memory=given["session_memory"],
         has_archive=given["archive"] is not None,
+        records=given["config"].enable_compression_dump,
         passes=(GraphBubbleUp,),
     )
 
@@ -332,6 +372,7 @@ def _check_arguments(config: object, counter: object, tiers: object, reinjectors
         _refuse("tiers", tiers, "a sequence of callables (target, context) -> messages")
     if not isinstance(reinjectors, Mapping) or not all(callable(builder) for builder in reinjectors.values()):
         _refuse("reinjectors", reinjectors, "a mapping of section names to callables (ReinjectContext) -> str | None")
+    check_builders(config.reinject, reinjectors)
     writes = all(callable(getattr(archive, name, None)) for name in ("put", "aput", "get", "aget"))
     if archive is not None and (isinstance(archive, BaseStore) or not writes):
         _refuse("archive", archive, "an Archive; a langgraph store is wrapped: StoreArchive(store)")

@@ -6,6 +6,7 @@ Anything that does not fit is a `ConfigurationError` that names the field, the v
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, NoReturn, Self, get_args
 
@@ -17,6 +18,9 @@ ReinjectName = Literal["plan_mode", "plan", "task_status", "todo", "skills", "re
 """The builders that put state back, in their default order."""
 
 REINJECT_NAMES: tuple[str, ...] = get_args(ReinjectName)
+
+_OWN_NAME = re.compile(r"[A-Za-z0-9_.-]+(:[A-Za-z0-9_.-]+)+")
+"""A builder of the user's own: the colon tells it from a misspelt name."""
 
 _MOVED = {
     "enable_recall": "compression_recall=CompressionRecallConfig(enabled=...)",
@@ -33,7 +37,7 @@ NonNegativeInt = Annotated[StrictInt, Field(ge=0)]
 class _Value(BaseModel):
     """A frozen record whose faults are told as `ConfigurationError`."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, allow_inf_nan=False, use_attribute_docstrings=True)
 
     def __init__(self, **data: Any) -> None:
         try:
@@ -151,8 +155,12 @@ class RoundCompactConfig(_Value):
     """No archive, no compaction."""
     checkpoint_role: Literal["user", "tool"] = "user"
     """How the checkpoint is delivered: as a user message, or, where two in a row are refused, as a finished call-and-result pair."""
-    reinject: tuple[ReinjectName, ...] = REINJECT_NAMES  # type: ignore[assignment]
-    """Which builders put state back, in this order."""
+    reinject: tuple[str, ...] = REINJECT_NAMES
+    """Which builders put state back, in this order. `()` puts nothing back.
+
+    A builder of your own (`RoundCompactor(reinjectors=...)`) follows those that are listed, or has its place here under a name with a colon:
+    `("plan", "my:notes", "todo")`.
+    """
 
     @model_validator(mode="before")
     @classmethod
@@ -182,6 +190,11 @@ class RoundCompactConfig(_Value):
         names = tuple(value)
         if any(name in names[:i] for i, name in enumerate(names)):
             msg = f"each builder once, got {names}"
+            raise ValueError(msg)
+        unknown = [name for name in names if name not in REINJECT_NAMES and not (isinstance(name, str) and _OWN_NAME.fullmatch(name))]
+        if unknown:
+            known = ", ".join(map(repr, REINJECT_NAMES[:-1]))
+            msg = f"{unknown[0]!r:.80} is none of {known} or {REINJECT_NAMES[-1]!r}; a builder of your own is listed by a name like 'my:notes'"
             raise ValueError(msg)
         return names
 

@@ -38,6 +38,8 @@ PlainReason = Literal[
     "foreign_compaction",
     "native_compaction",
     "run_is_paused",
+    "thread_changed",
+    "rejected",
     "no_ids",
     "unreadable_messages",
     "summary_rejected",
@@ -110,6 +112,45 @@ class CompactionEvent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionReview:
+    """A checkpoint that waits for somebody's consent. `as_dict` of it is what `interrupt()` shows."""
+
+    summary: str
+    """The narrative, redacted: the part that may be edited."""
+    checkpoint: str
+    """The whole text that would take the place of the work, facts and pointers included."""
+    outcome: Outcome
+    """`summarised`, or `digested` where rules made it."""
+    reason: Reason
+    replaced_messages: int
+    tokens_before: int
+    """Window now, in tokens."""
+    tokens_after: int
+    """Window with the checkpoint, in tokens."""
+    covers: Mapping[str, Any] = field(default_factory=dict)
+    """Plain data by which the step finds this text again when the run is resumed."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data: `{"type": "round_compaction_review", "summary": ..., ...}`."""
+        return {
+            "type": "round_compaction_review",
+            "summary": self.summary,
+            "checkpoint": self.checkpoint,
+            "outcome": self.outcome,
+            "reason": self.reason,
+            "replaced_messages": self.replaced_messages,
+            "tokens_before": self.tokens_before,
+            "tokens_after": self.tokens_after,
+            "covers": dict(self.covers),
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> CompactionReview:
+        """Read back what `as_dict` gave."""
+        return cls(**{name: data[name] for name in cls.__dataclass_fields__})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionPlan:
     """What `compact` would do with this input now, and why. Made without a model call."""
 
@@ -136,11 +177,15 @@ class CompactionPlan:
         return (
             f"{doing} ({self.reason or 'ready'}): window {self.window_tokens:,} of {self.capacity_tokens:,} tokens, trigger {self.trigger_tokens:,}, "
             f"target {self.target_tokens:,}; {self.prefix_messages} messages preserved, {self.target_messages} replaceable "
-            f"({self.new_work_tokens:,} tokens of new work), {self.tail_messages} kept at the end"
+            f"({self.new_work_tokens:,} tokens of new work), {self.tail_messages} kept at the end{self._how()}"
         )
 
+    def _how(self) -> str:
+        ways = {"tiers_sufficed": "folding results suffices", "digested": "rules make the checkpoint", None: "the summariser is asked"}
+        return f"; {ways[self.outcome]}" if self.would_compact and self.outcome in ways else ""
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class CompactionResult:
     """What a check did. `messages` is always a usable list, whatever happened."""
 
@@ -164,3 +209,8 @@ class CompactionResult:
     usage: Mapping[str, Any] | None = None
     """Usage reported by the summariser, summed over the attempts (`input_tokens`, `output_tokens`, `total_tokens`, `input_token_details`)."""
     audit: Audit | None = None
+
+    def __repr__(self) -> str:
+        """What happened, without the messages: a window of them would fill the screen."""
+        size = f"{self.tokens_before:,} -> {self.tokens_after:,} tokens"
+        return f"CompactionResult({self.outcome!r}, {self.reason!r}, {size}, {len(self.messages)} messages, changed={self.changed})"

@@ -6,7 +6,7 @@ and a parallel write is not lost. With `persist=False` only the request changes,
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from operator import is_
 from typing import Any
 
@@ -15,8 +15,8 @@ from langgraph.errors import GraphBubbleUp
 from langgraph.types import Command
 
 from langgraph_roundcompact._content import REASONING_TYPES, block_type
-from langgraph_roundcompact._spans import find_round, find_stale_before, is_real_user
-from langgraph_roundcompact._window import unwrap
+from langgraph_roundcompact._spans import IsRealUser, find_round, find_stale_before, is_real_user
+from langgraph_roundcompact._window import bound_kwargs, unwrap
 from langgraph_roundcompact.compactor import Door, RoundCompactor, checked_compactor
 from langgraph_roundcompact.errors import classify
 from langgraph_roundcompact.events import CompactionResult
@@ -47,6 +47,7 @@ class RoundCompactMiddleware(AgentMiddleware[Any, Any, Any]):
     def __init__(self, compactor: RoundCompactor, *, persist: bool = True, name: str | None = None) -> None:
         super().__init__()
         self._compactor = checked_compactor(compactor)
+        self._is_real = _never_raising(self._compactor.is_real_user)
         self._persist = persist
         self._name = name or type(self).__name__
         self.tools: Sequence[Any] = ()
@@ -58,11 +59,11 @@ class RoundCompactMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def wrap_model_call(self, request: ModelRequest[Any], handler: ModelCall) -> ModelResponse[Any] | AIMessage | ExtendedModelResponse[Any]:
         """Compact, call the model, and on its context overflow compact and call once more."""
-        if _is_foreign(request):
+        if _is_foreign(request, self._is_real):
             return handler(request)
         result = self._compactor.compact(self._view(request), **self._given(request))
         try:
-            response = handler(_compacted(request, result))
+            response = handler(self._compacted(request, result))
         except GraphBubbleUp:
             raise
         except Exception as exc:
@@ -71,18 +72,18 @@ class RoundCompactMiddleware(AgentMiddleware[Any, Any, Any]):
             last, result = result, self._compactor.compact(self._view(request), **self._given(request, last_resort=True))
             if result.messages == last.messages:  # the same request would fail the same way
                 raise
-            response = handler(_compacted(request, result))
+            response = handler(self._compacted(request, result))
         return self._answered(request, result, response)
 
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: AsyncModelCall
     ) -> ModelResponse[Any] | AIMessage | ExtendedModelResponse[Any]:
         """Same as `wrap_model_call`, awaited."""
-        if _is_foreign(request):
+        if _is_foreign(request, self._is_real):
             return await handler(request)
         result = await self._compactor.acompact(self._view(request), **self._given(request))
         try:
-            response = await handler(_compacted(request, result))
+            response = await handler(self._compacted(request, result))
         except GraphBubbleUp:
             raise
         except Exception as exc:
@@ -91,7 +92,7 @@ class RoundCompactMiddleware(AgentMiddleware[Any, Any, Any]):
             last, result = result, await self._compactor.acompact(self._view(request), **self._given(request, last_resort=True))
             if result.messages == last.messages:  # the same request would fail the same way
                 raise
-            response = await handler(_compacted(request, result))
+            response = await handler(self._compacted(request, result))
         return self._answered(request, result, response)
 
     def _view(self, request: ModelRequest[Any]) -> dict[str, Any]:
@@ -110,8 +111,7 @@ class RoundCompactMiddleware(AgentMiddleware[Any, Any, Any]):
         return {
             "system_message": request.system_message,
             "tools": request.tools,
-            # What the request itself says, a limit of the answer for instance, counts as if it were bound to the model.
-            "agent_model": request.model.bind(**request.model_settings) if request.model_settings else request.model,
+            "agent_model": _model(request),
             "force": last_resort,
             "door": Door(
                 writes_state=self._persist,
@@ -119,15 +119,34 @@ class RoundCompactMiddleware(AgentMiddleware[Any, Any, Any]):
                 last_resort=last_resort,
                 tool_choice=request.tool_choice,
                 free_answer=request.response_format is None,
-                as_sent=lambda messages: _for_request(list(messages), request.model) or messages,
+                as_sent=lambda messages: _for_request(list(messages), _model(request), self._is_real) or messages,
             ),
         }
+
+    def _compacted(self, request: ModelRequest[Any], result: CompactionResult) -> ModelRequest[Any]:
+        messages = _for_request(result.messages, _model(request), self._is_real)
+        seen: list[Any] = messages or result.messages
+        return request if messages is None and not result.changed else request.override(messages=seen)
 
     def _answered(
         self, request: ModelRequest[Any], result: CompactionResult, response: ModelResponse[Any]
     ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
         update = _state_update(request, result) if self._persist and result.changed else None
         return response if update is None else ExtendedModelResponse(model_response=response, command=Command(update={"messages": update}))
+
+
+def _never_raising(rule: IsRealUser) -> IsRealUser:
+    """A rule for questions of the door's own. What it raises is told by the compaction, which leaves the window as it is."""
+
+    def is_real(message: BaseMessage) -> bool:
+        try:
+            return rule(message)
+        except GraphBubbleUp:
+            raise
+        except Exception:  # noqa: BLE001 - somebody's callable; it must not stop the agent
+            return is_real_user(message)
+
+    return is_real
 
 
 def _state(request: ModelRequest[Any]) -> dict[str, Any]:
@@ -146,7 +165,7 @@ def _is_of_state(request: ModelRequest[Any]) -> bool:
     return request.messages is held or (len(request.messages) == len(held) and all(map(is_, request.messages, held)))
 
 
-def _is_foreign(request: ModelRequest[Any]) -> bool:
+def _is_foreign(request: ModelRequest[Any], is_real: IsRealUser) -> bool:
     """Whether another summarisation already made this request from the state, so that indices and ids are no longer ours to judge."""
     state = _state(request)
     if state.get("_summarization_event") is not None:
@@ -154,31 +173,37 @@ def _is_foreign(request: ModelRequest[Any]) -> bool:
     if _is_of_state(request):
         return False
     held = state.get("messages") or []
-    start = find_round(held) if all(isinstance(message, BaseMessage) for message in held[-1:]) else 0
-    asked = held[start - 1] if start and is_real_user(held[start - 1]) else None
+    start = find_round(held, is_real) if all(isinstance(message, BaseMessage) for message in held[-1:]) else 0
+    asked = held[start - 1] if start and is_real(held[start - 1]) else None
     return asked is not None and not any(message is asked or (asked.id and message.id == asked.id) for message in reversed(request.messages))
 
 
-def _compacted(request: ModelRequest[Any], result: CompactionResult) -> ModelRequest[Any]:
-    messages = _for_request(result.messages, request.model)
-    seen: list[Any] = messages or result.messages
-    return request if messages is None and not result.changed else request.override(messages=seen)
+def _model(request: ModelRequest[Any]) -> Any:
+    """The request's model. What the request itself says, a limit of the answer for instance, counts as if it were bound to it."""
+    return request.model.bind(**request.model_settings) if request.model_settings else request.model
 
 
-def _for_request(messages: list[BaseMessage], model: Any) -> list[Any] | None:
+def _for_request(messages: list[BaseMessage], model: Any, is_real: IsRealUser) -> list[Any] | None:
     """The list without what is bound to removed history: provider response ids, and signed reasoning of kept messages. None: nothing to do.
 
     Only the request is changed. A chained response id would bring the replaced work back on the provider's side; Claude may refuse a
-    reasoning block whose conversation has changed.
+    reasoning block whose conversation has changed. Where the reasoning has a fixed budget Claude wants it in the step that is being answered: there
+    the last one stays.
     """
-    inner = unwrap(model)
-    chained = getattr(inner, "use_previous_response_id", None) is True
+    inner, bound = unwrap(model), bound_kwargs(model)
+    chained = bound.get("use_previous_response_id", getattr(inner, "use_previous_response_id", None)) is True
     signed = type(inner).__name__ == "ChatAnthropic"
     stop = find_stale_before(messages) if chained or signed else 0
     if not stop:
         return None
-    start = find_round(messages)
-    return [_unbound(m, chained=chained, signed=signed) if start <= i < stop and isinstance(m, AIMessage) else m for i, m in enumerate(messages)]
+    thinking = bound.get("thinking", getattr(inner, "thinking", None))
+    budgeted = isinstance(thinking, Mapping) and thinking.get("type") == "enabled"
+    last = next((i for i in range(min(stop, len(messages)) - 1, -1, -1) if isinstance(messages[i], AIMessage)), -1) if budgeted else -1
+    start = find_round(messages, is_real)
+    return [
+        _unbound(m, chained=chained, signed=signed and i != last) if start <= i < stop and isinstance(m, AIMessage) else m
+        for i, m in enumerate(messages)
+    ]
 
 
 def _unbound(message: AIMessage, *, chained: bool, signed: bool) -> AIMessage:

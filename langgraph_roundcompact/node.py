@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import hashlib
 import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from langchain_core.messages import BaseMessage, RemoveMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langgraph.channels.binop import BinaryOperatorAggregate
 from langgraph.channels.last_value import LastValue
-from langgraph.errors import EmptyChannelError
+from langgraph.errors import EmptyChannelError, GraphBubbleUp
 from langgraph.graph import StateGraph
+from langgraph.pregel import Pregel
 from langgraph.types import Command, Overwrite, Send
 from pydantic import BaseModel
 
 from langgraph_roundcompact._splice import REMOVE_ALL_MESSAGES, Channel
 from langgraph_roundcompact._state import read_key, read_messages, with_messages
 from langgraph_roundcompact.compactor import Door, RoundCompactor, checked_compactor
-from langgraph_roundcompact.errors import ConfigurationError
-from langgraph_roundcompact.events import CompactionResult
+from langgraph_roundcompact.errors import ConfigurationError, classify
+from langgraph_roundcompact.events import CompactionResult, CompactionReview
 
 
 class RoundCompactNode(RunnableLambda[Any, dict[str, Any]]):
@@ -37,6 +39,9 @@ class RoundCompactNode(RunnableLambda[Any, dict[str, Any]]):
         system_message: The agent's system prompt, when it is not in the state.
         tools: The agent's tools.
         agent_model: Tells the capacity when the agent's model is not the summariser.
+        approve: Show each checkpoint before it is applied. `True`: by `interrupt()`, and the run is resumed with the answer; a callable is given
+            the `CompactionReview` and returns the answer: `True` or "accept", `False` or "reject", `{"action": "edit", "summary": "..."}`.
+            After a no the window stays, and nobody is asked again until `cooldown_groups` new groups have come. Folds are not shown.
     """
 
     def __init__(
@@ -49,13 +54,17 @@ class RoundCompactNode(RunnableLambda[Any, dict[str, Any]]):
         system_message: BaseMessage | str | None = None,
         tools: Sequence[Any] | None = None,
         agent_model: Any = None,
+        approve: bool | Callable[[CompactionReview], Any] = False,
     ) -> None:
+        if not isinstance(approve, bool) and not callable(approve):
+            msg = f"approve={approve!r:.80} cannot be used: give True, or a callable from a CompactionReview to the decision"
+            raise ConfigurationError(msg)
         if channel not in ("add_messages", "append", "replace"):
             msg = f"channel={channel!r} is unknown: use 'add_messages', 'append' or 'replace'"
             raise ConfigurationError(msg)
         compactor = checked_compactor(compactor)
         output_key = output_messages_key if output_messages_key != messages_key else None
-        door = Door(messages_key=messages_key, channel=channel, writes_state=output_key is None)
+        door = Door(messages_key=messages_key, channel=channel, writes_state=output_key is None, review=approve)
         given = {"system_message": system_message, "tools": tools, "agent_model": agent_model}
 
         def compact_round(state: Any, config: RunnableConfig) -> dict[str, Any]:
@@ -67,9 +76,16 @@ class RoundCompactNode(RunnableLambda[Any, dict[str, Any]]):
             return _update(await compactor.acompact(state, **given, door=fitted), state, fitted, output_key, config)
 
         super().__init__(compact_round, afunc=acompact_round, name="round_compact")
+        self.__module__ = __name__
+        self.__qualname__ = f"RoundCompactNode.{_cache_mark(compactor, messages_key, output_key)}"
 
     def __repr__(self) -> str:
         return f"RoundCompactNode({self.name!r})"
+
+
+def _cache_mark(compactor: RoundCompactor, *keys: str | None) -> str:
+    """For the name by which LangGraph's node cache tells a node: another compactor's updates are not this one's."""
+    return hashlib.sha256(repr((compactor, keys)).encode("utf-8", "replace")).hexdigest()[:12]
 
 
 def _update(result: CompactionResult, state: Any, door: Door, output_key: str | None, config: RunnableConfig) -> dict[str, Any]:
@@ -144,7 +160,8 @@ def add_round_compaction(
 ) -> None:
     """Wrap a model node in place, so that `goto`, `Send` and edges without a map cannot pass compaction by.
 
-    The node sees the compacted messages; its own update and the compaction's go to the state as one.
+    The node sees the compacted messages; its own update and the compaction's go to the state as one. When the node fails because its model's
+    window is full, the round is compacted whatever its size and the node runs once more; a subgraph as node does not.
 
     Args:
         builder: A graph that is not compiled yet; the node must have been added.
@@ -212,17 +229,18 @@ def _kind(channel: Any) -> Channel | None:
         return "add_messages"
     if str(getattr(reducer, "__module__", "")).partition(".")[0] not in ("langgraph", "langgraph_roundcompact"):
         return None  # somebody else's function, whatever its name
-    name = _name(reducer).removesuffix("_with_round_compaction")  # of `compacting_reducer`: it takes what its base takes
-    if name in _BY_ID:
-        return "add_messages"
-    return "append" if name in {function.__name__ for function in _APPENDING} else None
+    return "add_messages" if _name(reducer) in _BY_ID else None
 
 
 def _reducer(channel: Any) -> Any:
-    reducer = channel.operator if isinstance(channel, BinaryOperatorAggregate) else getattr(channel, "reducer", None)
-    while isinstance(reducer, functools.partial):  # `add_messages(format=...)`
-        reducer = reducer.func
-    return reducer
+    reducer: Any = channel.operator if isinstance(channel, BinaryOperatorAggregate) else getattr(channel, "reducer", None)
+    while True:
+        if isinstance(reducer, functools.partial):  # `add_messages(format=...)`
+            reducer = reducer.func
+        elif getattr(reducer, "__module__", None) == "langgraph_roundcompact.reducer" and hasattr(reducer, "base"):
+            reducer = reducer.base  # of `compacting_reducer`: it takes what its base takes
+        else:
+            return reducer
 
 
 def _name(reducer: Any) -> str:
@@ -237,28 +255,67 @@ class _CompactedNode(RunnableLambda[Any, Any]):
     """A node with compaction in front of it."""
 
     def __init__(self, inner: Runnable[Any, Any], compactor: RoundCompactor, door: Door, given: Mapping[str, Any], keys: Mapping[str, Any]) -> None:
-        key = door.messages_key
-
-        def call_compacted(state: Any, config: RunnableConfig) -> Any:
-            if not _has_messages(state, key):
-                return inner.invoke(state, config)
-            result = compactor.compact(state, **given, door=door)
-            output = inner.invoke(_seen(state, result, key), config)
-            return _combined(result.update[key], output, door, keys) if _is_for_state(result, state, door, config) else output
-
-        async def acall_compacted(state: Any, config: RunnableConfig) -> Any:
-            if not _has_messages(state, key):
-                return await inner.ainvoke(state, config)
-            result = await compactor.acompact(state, **given, door=door)
-            output = await inner.ainvoke(_seen(state, result, key), config)
-            return _combined(result.update[key], output, door, keys) if _is_for_state(result, state, door, config) else output
-
+        around = (inner, functools.partial(compactor.compact, **given), functools.partial(compactor.acompact, **given), door, keys)
         # Not the node's own name: streams tell a node's run by it, and there would be two.
-        super().__init__(call_compacted, afunc=acall_compacted, name="round_compact")
-        # LangGraph keys its node cache by these, and the function they name is the node's.
+        super().__init__(_call(*around), afunc=_acall(*around), name="round_compact")
         function = getattr(inner, "func", None) or getattr(inner, "afunc", None) or inner
         self.__module__ = str(getattr(function, "__module__", __name__))
-        self.__qualname__ = f"{getattr(function, '__qualname__', type(inner).__qualname__)}.round_compact"
+        self.__qualname__ = f"{getattr(function, '__qualname__', type(inner).__qualname__)}.{_cache_mark(compactor, door.messages_key)}"
+
+
+# `inner` is a variable of these closures because LangGraph finds a node's subgraphs through them.
+
+
+def _call(inner: Runnable[Any, Any], compact: Any, _: Any, door: Door, keys: Mapping[str, Any]) -> Callable[[Any, RunnableConfig], Any]:
+    def call_compacted(state: Any, config: RunnableConfig) -> Any:
+        if not _has_messages(state, door.messages_key):
+            return inner.invoke(state, config)
+        result = compact(state, door=door)
+        try:
+            output = inner.invoke(_seen(state, result, door), config)
+        except Exception as exc:
+            if not _may_run_again(inner, exc):
+                raise
+            last, result = result, compact(state, door=_last_resort(door), force=True)
+            if result.messages == last.messages:  # the same request would fail the same way
+                raise
+            output = inner.invoke(_seen(state, result, door), config)
+        return _beside(result, output, state, door, keys, config)
+
+    return call_compacted
+
+
+def _acall(inner: Runnable[Any, Any], _: Any, acompact: Any, door: Door, keys: Mapping[str, Any]) -> Callable[[Any, RunnableConfig], Any]:
+    async def acall_compacted(state: Any, config: RunnableConfig) -> Any:
+        if not _has_messages(state, door.messages_key):
+            return await inner.ainvoke(state, config)
+        result = await acompact(state, door=door)
+        try:
+            output = await inner.ainvoke(_seen(state, result, door), config)
+        except Exception as exc:
+            if not _may_run_again(inner, exc):
+                raise
+            last, result = result, await acompact(state, door=_last_resort(door), force=True)
+            if result.messages == last.messages:  # the same request would fail the same way
+                raise
+            output = await inner.ainvoke(_seen(state, result, door), config)
+        return _beside(result, output, state, door, keys, config)
+
+    return acall_compacted
+
+
+def _last_resort(door: Door) -> Door:
+    return dataclasses.replace(door, last_resort=True)
+
+
+def _beside(result: CompactionResult, output: Any, state: Any, door: Door, keys: Mapping[str, Any], config: RunnableConfig) -> Any:
+    """The node's output, with the compaction's update if it may be written."""
+    return _combined(result.update[door.messages_key], output, door, keys) if _is_for_state(result, state, door, config) else output
+
+
+def _may_run_again(inner: Runnable[Any, Any], exc: Exception) -> bool:
+    """Whether the node ended because its model's window is full. A graph as node has done work before its model said so: not twice."""
+    return not isinstance(exc, GraphBubbleUp) and not isinstance(inner, Pregel) and classify(exc) == "context_overflow"
 
 
 def _has_messages(state: Any, key: str) -> bool:
@@ -266,8 +323,8 @@ def _has_messages(state: Any, key: str) -> bool:
     return isinstance(state, list) or read_key(state, key) is not None
 
 
-def _seen(state: Any, result: CompactionResult, key: str) -> Any:
-    return with_messages(state, key, result.messages) if result.changed else state
+def _seen(state: Any, result: CompactionResult, door: Door) -> Any:
+    return with_messages(state, door.messages_key, result.messages) if result.changed else state
 
 
 # --- two updates as one ----------------------------------------------------------------------------------------------------------------

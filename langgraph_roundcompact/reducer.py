@@ -12,10 +12,11 @@ none of these asks a model, and none changes the objects it is given.
 
 from __future__ import annotations
 
+import functools
 import logging
 import threading
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, cast
 
 from langchain_core.messages import (
@@ -122,16 +123,28 @@ def compacting_reducer(config: RoundCompactConfig = _DEFAULT, base: Reducer = ad
     if not isinstance(config, RoundCompactConfig) or not callable(base):
         msg = f"compacting_reducer({config!r:.60}, {base!r:.60}) cannot work: give a RoundCompactConfig and a reducer such as add_messages"
         raise ConfigurationError(msg)
-    key = (config, base)
+    key = (config, _told_apart(base))
     with _made_lock:
         if key not in _made:
-            _made[key] = _make_reducer(*key)
+            _made[key] = _make_reducer(config, base)
         return _made[key]
 
 
 # LangGraph compares the reducers of one key by identity, so equal arguments must give one object for as long as the process lives.
-_made: dict[tuple[RoundCompactConfig, Reducer], Reducer] = {}
+_made: dict[tuple[RoundCompactConfig, Hashable], Reducer] = {}
 _made_lock = threading.Lock()
+
+
+def _told_apart(base: Reducer) -> Hashable:
+    """What tells one base from another: `add_messages(format=...)` is a new partial at each call, and all of them are the same reducer."""
+    if not isinstance(base, functools.partial):
+        return base
+    key = (functools.partial, _told_apart(base.func), base.args, tuple(sorted(base.keywords.items())))
+    try:
+        hash(key)
+    except TypeError:  # arguments that cannot be compared: each such partial is its own
+        return base
+    return key
 
 
 def _make_reducer(config: RoundCompactConfig, base: Reducer) -> Reducer:
@@ -140,7 +153,11 @@ def _make_reducer(config: RoundCompactConfig, base: Reducer) -> Reducer:
         merged = base(left, _without_replaced(left, right))
         return _compacted(merged, config)
 
-    base_name = getattr(base, "__name__", type(base).__name__).strip("_")
+    named = base
+    while isinstance(named, functools.partial):
+        named = named.func
+    base_name = getattr(named, "__name__", type(named).__name__).strip("_")
+    cast("Any", reduce_and_compact).base = named  # the doors take from it how the channel takes an update
     reduce_and_compact.__name__ = reduce_and_compact.__qualname__ = f"{base_name}_with_round_compaction"
     reduce_and_compact.__doc__ = f"Merge as `{base_name}` does, then compact by rules. Not for `DeltaChannel`. Made by `compacting_reducer`."
     return reduce_and_compact

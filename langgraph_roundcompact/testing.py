@@ -1,4 +1,4 @@
-"""Doubles and proofs for those who build on this package: a scripted chat model, a strict reading of a history, a suite for tiers.
+"""Doubles and proofs for those who build on this package: a scripted chat model, a strict reading of a history, suites for tiers and archives.
 
 No test framework is imported. The checks here are written on their own, apart from the code they are used on: `pairing_faults` does not look
 at how the package forms groups, so that one can prove the other.
@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -28,13 +28,15 @@ from langchain_core.messages import (
     messages_to_dict,
 )
 
+from langgraph_roundcompact._archive_items import Ask
 from langgraph_roundcompact._message_tokens import message_tokens
+from langgraph_roundcompact._ports import Archive
 from langgraph_roundcompact._scripted import ScriptedChatModel, wire_text
 from langgraph_roundcompact.compactor import RoundCompactor
 from langgraph_roundcompact.config import RoundCompactConfig
 from langgraph_roundcompact.tiers import Tier, TierContext
 
-__all__ = ["ScriptedChatModel", "assert_valid_history", "check_tier", "pairing_faults"]
+__all__ = ["ScriptedChatModel", "acheck_archive", "assert_valid_history", "check_archive", "check_tier", "pairing_faults"]
 
 
 def pairing_faults(messages: Sequence[BaseMessage], *, pending_ok: bool = True) -> list[str]:
@@ -243,3 +245,127 @@ def _target(rng: random.Random) -> list[BaseMessage]:
 def _text(rng: random.Random) -> str:
     # Some texts come twice, most do not.
     return f"part {rng.randint(0, 40)}\n" * rng.randint(0, 1) + rng.choice(_PIECES) * rng.choice((0, 1, 3, 40, 400))
+
+
+# --- The suite for archives ------------------------------------------------------------------------------------------------------------
+
+
+def check_archive(archive: Archive) -> None:
+    """Try an archive and raise `AssertionError`, with what was tried, at the first rule it breaks.
+
+    The rules: an entry reads back as it was written, whatever text and size; written twice it is there once; what was read may be changed by
+    the reader; a thread's keys are listed; a search finds a passage of the right entry, keeps to the entries and the number asked for, and
+    finds nothing where nothing matches; no spelling of a thread id reaches another thread's entries; deleting a thread deletes all of it and
+    nothing else.
+
+    Args:
+        archive: The archive under test, empty; it is empty again afterwards.
+    """
+    flow = _archive_rules()
+    answer: Any = None
+    while True:
+        try:
+            ask = flow.send(answer)
+        except StopIteration:
+            return
+        answer = getattr(archive, ask.method)(*ask.args, **ask.options)
+
+
+async def acheck_archive(archive: Archive) -> None:
+    """Same as `check_archive`, by the methods that are awaited."""
+    flow = _archive_rules()
+    answer: Any = None
+    while True:
+        try:
+            ask = flow.send(answer)
+        except StopIteration:
+            return
+        answer = await getattr(archive, "a" + ask.method)(*ask.args, **ask.options)
+
+
+_THREADS: tuple[str | None, ...] = (
+    "a", "A", " a", "a.b", "a/b", "../a", "..", "", None, "None", "a\x00", "\u00e9", "e\u0301", "\ud83d\ude00",
+    "\U0001f600", "*", "a%", "a_", "x" * 3000, "x" * 3001,
+)  # fmt: skip
+"""Ids that a careless archive takes for one another."""
+
+_Rules = Generator[Ask, Any, None]
+
+
+def _archive_rules() -> _Rules:
+    yield from _rules_of_entries()
+    yield from _rules_of_search()
+    yield from _rules_of_threads()
+
+
+def _rules_of_entries() -> _Rules:
+    records = {f"rc-{number}": record for number, record in enumerate(_records())}
+    for key, record in records.items():
+        _expect((yield _ask("get", key, "a")), None, f"get of {key} before it was written")
+        yield _ask("put", key, "a", record)
+        yield _ask("put", key, "a", record)
+        _expect((yield _ask("get", key, "a")), record, f"get of {key}")
+    read = yield _ask("get", "rc-0", "a")
+    read["messages"].append("changed by the reader")
+    _expect((yield _ask("get", "rc-0", "a")), _records()[0], "get after the reader changed what it had read")
+    _expect(sorted((yield Ask("keys", (), {"thread_id": "a"}))), sorted(records), "keys")
+    yield Ask("delete", (), {"thread_id": "a"})
+    _expect((yield Ask("keys", (), {"thread_id": "a"})), [], "keys after delete")
+    _expect((yield _ask("get", "rc-0", "a")), None, "get after delete")
+
+
+def _rules_of_search() -> _Rules:
+    yield _ask("put", "rc-1", "a", _entry("the parser stumbles over quetzalcoatl.py", "nothing else"))
+    yield _ask("put", "rc-2", "a", _entry("the deploy to heliopolis went well", "quetzalcoatl.py is mentioned here too"))
+    found = yield _search("quetzalcoatl.py parser")
+    _expect([passage["archive_id"] for passage in found][:1], ["rc-1"], "the best passage for words of one entry")
+    _expect("quetzalcoatl.py" in found[0]["text"], True, "the passage's text holds what was looked for")
+    _expect({passage["archive_id"] for passage in (yield _search("quetzalcoatl.py", archive_ids=["rc-2"]))}, {"rc-2"}, "search in one entry")
+    _expect(len((yield _search("quetzalcoatl.py", limit=1))), 1, "search for one passage")
+    _expect((yield _search("")), [], "search for nothing")
+    yield Ask("delete", (), {"thread_id": "a"})
+    _expect((yield _search("quetzalcoatl.py")), [], "search after delete")
+
+
+def _rules_of_threads() -> _Rules:
+    for number, thread in enumerate(_THREADS):
+        yield _ask("put", "rc-same", thread, _entry(f"the word of thread {number}"))
+        yield _ask("put", f"rc-{number}", thread, _entry("a second entry"))
+    for number, thread in enumerate(_THREADS):
+        _expect((yield _ask("get", "rc-same", thread)), _entry(f"the word of thread {number}"), f"get in thread {thread!r:.40}")
+        _expect(sorted((yield Ask("keys", (), {"thread_id": thread}))), sorted(["rc-same", f"rc-{number}"]), f"keys of thread {thread!r:.40}")
+        others = yield _ask("get", f"rc-{(number + 1) % len(_THREADS)}", thread)
+        _expect(others, None, f"get of another thread's entry in thread {thread!r:.40}")
+    for number, thread in enumerate(_THREADS):
+        yield Ask("delete", (), {"thread_id": thread})
+        for other in _THREADS[number + 1 :][:3]:
+            _expect(len((yield Ask("keys", (), {"thread_id": other}))), 2, f"entries of thread {other!r:.40} after deleting {thread!r:.40}")
+
+
+def _ask(method: str, key: str, thread_id: str | None, *more: Any) -> Ask:
+    return Ask(method, (key, *more), {"thread_id": thread_id})
+
+
+def _search(query: str, **options: Any) -> Ask:
+    return Ask("search", (query,), {"thread_id": "a", **options})
+
+
+def _entry(*texts: str) -> dict[str, Any]:
+    return {"version": 1, "request": "go", "messages": [{"type": "human", "content": text, "id": f"m{k}"} for k, text in enumerate(texts)]}
+
+
+def _records() -> list[dict[str, Any]]:
+    odd: dict[str, Any] = {"none": None, "yes": True, "float": -0.25, "large": 1e300, "int": 2**70, "empty": {}, "list": [[], [1, "two"]], "": ""}
+    return [
+        _entry("plain"),
+        _entry(*_PIECES, 'NUL \x00, quote ", backslash \\, \u2028, \U0001f600, <b>&amp;</b>', "\ud800 alone"),
+        {**_entry("with data"), "artifact": odd},
+        _entry("long\n" * 60_000, "\u957f" * 60_000),
+        {"version": 1, "request": "", "messages": []},
+    ]
+
+
+def _expect(found: Any, wanted: Any, what: str) -> None:
+    if found != wanted:
+        msg = f"{what}: {found!r:.200} instead of {wanted!r:.200}"
+        raise AssertionError(msg)

@@ -23,6 +23,8 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
+from langgraph_roundcompact.loaders._tool_calls import split_results
+
 _CLASSES: dict[str, type[BaseMessage]] = {
     "human": HumanMessage,
     "ai": AIMessage,
@@ -49,8 +51,8 @@ def is_constructor(record: Mapping[str, Any]) -> bool:
     return record.get("lc") == 1 and record.get("type") == "constructor" and isinstance(record.get("kwargs"), Mapping)
 
 
-def to_message(record: Mapping[str, Any]) -> BaseMessage:
-    """One record as a message.
+def to_messages(record: Mapping[str, Any]) -> list[BaseMessage]:
+    """One record as messages: one, or the results in a user's message and the rest of it.
 
     Raises:
         ValueError: not a message class, or fields that the class does not take.
@@ -58,9 +60,9 @@ def to_message(record: Mapping[str, Any]) -> BaseMessage:
     if is_constructor(record):
         path = record.get("id")
         name = path[-1] if isinstance(path, list) and path else None
-        return _build(_BY_NAME, name, record["kwargs"])
-    data = record.get("data")
-    return _build(_BY_TYPE, record["type"], data if isinstance(data, Mapping) else record)
+        return split_results(_build(_BY_NAME, name, record["kwargs"]))
+    data, kind = record.get("data"), record.get("type")
+    return split_results(_build(_BY_TYPE, kind, data if isinstance(data, Mapping) else record))
 
 
 def _build(table: Mapping[str, type[BaseMessage]], name: Any, fields: Mapping[str, Any]) -> BaseMessage:

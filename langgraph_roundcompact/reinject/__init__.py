@@ -5,18 +5,23 @@ read: from state now, and from the messages that go. The result is a function of
 it does not grow from compaction to compaction.
 
 One builder a file. A builder is any callable `(ReinjectContext) -> str | None`; the ones here are frozen dataclasses, whose fields name the
-state keys, tools and arguments they look for. Your own goes beside them: `{**DEFAULT_REINJECTORS, "notes": my_builder}`.
+state keys, tools and arguments they look for. Your own goes beside them: `reinjectors={**DEFAULT_REINJECTORS, "notes": my_builder}`. It follows
+the builders that `config.reinject` lists, or has a place among them under a name with a colon:
+
+    RoundCompactConfig(reinject=("plan", "my:notes", "todo"))
+    RoundCompactor(config=..., reinjectors={**DEFAULT_REINJECTORS, "my:notes": my_builder})
 """
 
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
 from langgraph_roundcompact._budget import cut, fair_shares
-from langgraph_roundcompact.errors import RedactionRefused
+from langgraph_roundcompact.errors import ConfigurationError, RedactionRefused
 from langgraph_roundcompact.reinject._calls import Span
 from langgraph_roundcompact.reinject._context import ReinjectBuilder, ReinjectContext, clean, visible
 from langgraph_roundcompact.reinject.plan import PlanBuilder
@@ -38,6 +43,7 @@ __all__ = [
     "SkillsBuilder",
     "TaskStatusBuilder",
     "TodoBuilder",
+    "check_builders",
     "recovered_sections",
     "render_recovered",
 ]
@@ -62,6 +68,29 @@ _HEAD = f"<recovered_context>\n<instruction>{_INSTRUCTION}</instruction>"
 _TAIL = "</recovered_context>"
 
 
+_SECTION_NAME = re.compile(r"[\w.:-]{1,80}")
+
+
+def check_builders(listed: Iterable[str], builders: Mapping[str, ReinjectBuilder]) -> None:
+    """Refuse names that cannot be written into the recovered context, and listed names that have no builder.
+
+    Args:
+        listed: `config.reinject`.
+        builders: By section name. One of the defaults may be left out: then there is no such section.
+
+    Raises:
+        ConfigurationError: with the name and the remedy.
+    """
+    odd = [name for name in builders if not isinstance(name, str) or not _SECTION_NAME.fullmatch(name)]
+    if odd:
+        msg = f"reinjectors={odd[0]!r:.80} cannot be used: give names of letters, digits and '_', '.', '-', ':'; the model reads them"
+        raise ConfigurationError(msg)
+    missing = next((name for name in listed if name not in builders and name not in DEFAULT_REINJECTORS), None)
+    if missing is not None:
+        msg = f"config.reinject lists {missing!r} without a builder: pass reinjectors={{**DEFAULT_REINJECTORS, {missing!r}: your_builder}}"
+        raise ConfigurationError(msg)
+
+
 def recovered_sections(
     ctx: ReinjectContext, builders: Mapping[str, ReinjectBuilder], order: Iterable[str], max_tokens: int
 ) -> tuple[tuple[str, str], ...]:
@@ -74,14 +103,15 @@ def recovered_sections(
     Args:
         ctx: What the builders may look at. `budget_tokens` bounds the whole, too.
         builders: By section name.
-        order: Which sections, in which order. Names without a builder are skipped and logged.
+        order: Which sections, in which order; builders of the user's own that it does not list follow. Empty: none at all. An unknown name
+            without a builder is skipped and logged.
         max_tokens: Tokens of `render_recovered` of the result, by `ctx.estimate`.
 
     Returns:
         `(name, body)` pairs, escaped and redacted, none of them blank; empty when there is nothing to say.
     """
     ctx = replace(ctx, target=Span(ctx.target), kept=Span(ctx.kept))
-    chosen = {name: builders[name] for name in dict.fromkeys(order) if _known(name, builders)}
+    chosen = {name: builders[name] for name in _with_own(order, builders) if _known(name, builders)}
     budget = min(max_tokens, ctx.budget_tokens) - ctx.estimate(_HEAD + _TAIL)
     if budget <= 0:
         return ()
@@ -108,9 +138,16 @@ def _section(name: str, body: str) -> str:
     return f'<section name="{name}">\n{body}\n</section>'
 
 
+def _with_own(order: Iterable[str], builders: Mapping[str, ReinjectBuilder]) -> dict[str, None]:
+    """The names once each; after the listed ones those that only the mapping has."""
+    names = dict.fromkeys(order)
+    own = [name for name in builders if name not in DEFAULT_REINJECTORS] if names else []
+    return names | dict.fromkeys(name for name in own if name not in names)
+
+
 def _known(name: str, builders: Mapping[str, ReinjectBuilder]) -> bool:
-    if name in builders:
-        return True
+    if name in builders or name in DEFAULT_REINJECTORS:
+        return name in builders
     logger.warning("no builder is registered for the recovered section %r; it is left out", name)
     return False
 

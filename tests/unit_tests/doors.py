@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, TypedDict
 
 from builders import call
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 from langchain_core.tools import tool
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.graph import START, StateGraph
 from langgraph.graph.message import add_messages
+from langgraph.prebuilt import ToolNode, tools_condition
 from procedures import blocks, compactor, summariser
 
-from langgraph_roundcompact import RoundCompactor
+from langgraph_roundcompact import RoundCompactNode, RoundCompactor, add_round_compaction
 from langgraph_roundcompact.testing import ScriptedChatModel, assert_valid_history
 
 REQUEST = "Sort all invoices of the year by supplier, and keep the list of open ones."
@@ -87,3 +90,49 @@ def stream(how: str, graph: Any, value: Any, config: Any = None, **options: Any)
         return [part async for part in graph.astream(value, config, **options)]
 
     return asyncio.run(collected())
+
+
+def agent_loop(
+    model: ScriptedChatModel, subject: RoundCompactor, *, door: str = "wrapper", schema: Any = ByIds, tools: Any = None
+) -> StateGraph[Any, Any, Any, Any]:
+    """The builder of an agent of one's own, model and tools in turn, with compaction in front of the model.
+
+    Args:
+        model: The agent's model.
+        subject: What compacts.
+        door: `"wrapper"`, or `"node"` for a node between tools and model.
+        schema: The graph's state.
+        tools: A tool node; by default one with `look_up`.
+    """
+    builder = StateGraph(schema)
+    builder.add_node("agent", lambda state: {"messages": [model.invoke(state["messages"])]})
+    builder.add_node("tools", tools if tools is not None else ToolNode([look_up]))
+    builder.add_conditional_edges("agent", tools_condition)
+    if door == "wrapper":
+        add_round_compaction(builder, subject)
+        first = "agent"
+    else:
+        builder.add_node("compact", RoundCompactNode(subject))
+        builder.add_edge("compact", "agent")
+        first = "compact"
+    builder.add_edge(START, first)
+    builder.add_edge("tools", first)
+    return builder
+
+
+def thread(name: str) -> Any:
+    """The configuration of a thread."""
+    return {"configurable": {"thread_id": name}}
+
+
+def run_anew(how: str, path: Any, build: Callable[[Any], Any], value: Any, config: Any) -> Any:
+    """Run the graph that `build(saver)` makes, on the SQLite file at `path`, as a new process would: its own connection, its own event loop."""
+    if how == "sync":
+        with SqliteSaver.from_conn_string(str(path)) as saver:
+            return build(saver).invoke(value, config)
+
+    async def awaited() -> Any:
+        async with AsyncSqliteSaver.from_conn_string(str(path)) as saver:
+            return await build(saver).ainvoke(value, config)
+
+    return asyncio.run(awaited())

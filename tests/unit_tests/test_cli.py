@@ -13,7 +13,6 @@ from langchain_core.tools import ToolException
 from rich.console import Console
 
 from langgraph_roundcompact import RoundCompactConfig, RoundCompactor
-from langgraph_roundcompact import replay as replay_module
 from langgraph_roundcompact._terminal import ASCII, UNICODE, Bar, cell, picture
 from langgraph_roundcompact.cli import main
 from langgraph_roundcompact.demo import tools as demo_tools
@@ -22,6 +21,7 @@ from langgraph_roundcompact.demo.checks import check
 from langgraph_roundcompact.demo.script import LOST, Task, next_answer, report_of, visible_todos
 from langgraph_roundcompact.demo.tools import count_definitions, make_tools
 from langgraph_roundcompact.demo.view import conclude
+from langgraph_roundcompact.replay import _checks
 
 TALK = [{"role": "user", "content": "Fix it."}] + [
     record
@@ -242,7 +242,7 @@ def test_the_other_files_are_played_all_the_same(talk, tmp_path, capsys):
 
 
 def test_an_invariant_that_fails_is_exit_1(talk, capsys, monkeypatch):
-    monkeypatch.setattr(replay_module, "_block_failures", lambda after: ["made up"])
+    monkeypatch.setattr(_checks, "_block_failures", lambda after: ["made up"])
     assert main(["replay", talk, "--window", "5000"]) == 1
     out, _ = capsys.readouterr()
     assert "made up" in out

@@ -571,6 +571,8 @@ KNOWN: dict[str, Any] = {
     "round_compact_messages": round_compact_messages,
     "by rules": BY_RULES,
     "appending by rules": APPENDING_BY_RULES,
+    "by rules with format": compacting_reducer(RoundCompactConfig(context_window_tokens=100_000), base=add_messages(format="langchain-openai")),
+    "declared by rules": compacting_reducer(RoundCompactConfig(context_window_tokens=100_000), base=by_id_of_mine),
     "declared": by_id_of_mine,
     "plain": None,
 }
@@ -612,6 +614,8 @@ lookalike.__name__ = "add_messages"
         (lambda left, right: left + right, "reducer '<lambda>' of 'messages'"),
         (lookalike, "reducer 'add_messages' of 'messages'"),
         (functools.partial(my_reducer), "reducer 'my_reducer' of 'messages'"),
+        (compacting_reducer(base=lookalike), "reducer 'add_messages' of 'messages'"),
+        (compacting_reducer(base=functools.partial(my_reducer)), "reducer 'my_reducer' of 'messages'"),
         (DeltaChannel(lambda state, writes: [*state, *writes]), "reducer '<lambda>' of 'messages'"),
         (EphemeralValue(list), "EphemeralValue of 'messages'"),
     ],

@@ -241,6 +241,28 @@ def test_an_overflow_told_in_the_middle_of_a_stream_is_one(how: str, api: str) -
 
 HTML = b"<html><head><title>502 Bad Gateway</title></head><body><h1>502 Bad Gateway</h1></body></html>"
 
+
+def anthropic(status: int, kind: str, message: str, **headers: str) -> Fail:
+    return Fail(status=status, body={"type": "error", "error": {"type": kind, "message": message}, "request_id": "req_011CSHoEeqs5"}, headers=headers)
+
+
+def gemini(status: int, word: str, message: str, **more: Any) -> Fail:
+    """As its OpenAI-compatible door answers: a list with one error."""
+    return Fail(status=status, body=[{"error": {"code": status, "message": message, "status": word, **more}}])
+
+
+def llama_cpp(status: int, kind: str, message: str) -> Fail:
+    return Fail(status=status, body={"error": {"code": status, "message": message, "type": kind}})
+
+
+def vllm(status: int, kind: str, message: str) -> Fail:
+    return Fail(status=status, body={"error": {"message": message, "type": kind, "param": None, "code": status}})
+
+
+def azure(status: int, code: str, message: str, **headers: str) -> Fail:
+    return Fail(status=status, body={"error": {"code": code, "message": message}}, headers=headers)
+
+
 FAILURES: dict[str, tuple[Any, str, int]] = {
     # name: (reply, kind, requests until it is given up)
     "openai wrong key": (Fail(status=401, body=openai_error("Incorrect API key provided: sk-1.", "invalid_api_key")), "authentication", 1),
@@ -323,6 +345,28 @@ FAILURES: dict[str, tuple[Any, str, int]] = {
         "server_unstable",
         3,
     ),
+    "llama.cpp wrong key": (llama_cpp(401, "authentication_error", "Invalid API Key"), "authentication", 1),
+    "vllm wrong key": (Fail(status=401, body={"error": "Unauthorized"}), "authentication", 1),
+    "anthropic no permission": (anthropic(403, "permission_error", "Your API key does not have permission to use it"), "authentication", 1),
+    "gemini no permission": (gemini(403, "PERMISSION_DENIED", "Generative Language API has not been used in project 1"), "authentication", 1),
+    "azure no permission": (azure(403, "AccessDenied", "Public access is disabled. Please configure private endpoint."), "authentication", 1),
+    "anthropic no money": (anthropic(400, "invalid_request_error", "Your credit balance is too low to access the API."), "authentication", 1),
+    "azure no such deployment": (azure(404, "DeploymentNotFound", "The API deployment for this resource does not exist."), "api_request_error", 1),
+    "gemini no such model": (gemini(404, "NOT_FOUND", "models/local is not found for API version v1main"), "api_request_error", 1),
+    "llama.cpp no such path": (llama_cpp(404, "not_found_error", "File Not Found"), "api_request_error", 1),
+    "azure filter": (azure(400, "content_filter", "The response was filtered due to the prompt triggering a policy."), "api_request_error", 1),
+    "anthropic bad request": (anthropic(400, "invalid_request_error", "messages: at least one message is required"), "api_request_error", 1),
+    "openai unprocessable": (Fail(status=422, body=openai_error("Unprocessable entity")), "api_request_error", 1),
+    "anthropic unprocessable": (anthropic(422, "invalid_request_error", "max_tokens: must be at most 4096 characters"), "api_request_error", 1),
+    "azure rate limit": (azure(429, "RateLimitReached", "Requests have exceeded the token rate limit of your tier."), "rate_limit", 3),
+    "vllm overloaded": (vllm(429, "TooManyRequests", "Server is at capacity"), "rate_limit", 3),
+    "anthropic server error": (anthropic(500, "api_error", "Internal server error"), "server_unstable", 3),
+    "gemini server error": (gemini(500, "INTERNAL", "An internal error has occurred."), "server_unstable", 3),
+    "azure server error": (azure(500, "InternalServerError", "Backend returned unexpected response."), "server_unstable", 3),
+    "vllm server error": (vllm(500, "InternalServerError", "EngineCore encountered an issue."), "server_unstable", 3),
+    "llama.cpp server error": (llama_cpp(500, "server_error", "failed to decode the batch"), "server_unstable", 3),
+    "gemini unavailable": (gemini(503, "UNAVAILABLE", "The model is overloaded. Please try again later."), "server_unstable", 3),
+    "openai overloaded": (Fail(status=529, body=openai_error("The engine is overloaded")), "server_unstable", 3),
     "dropped": (Drop(), "server_unstable", 3),
     "dropped amid the answer": (Drop(amid=True), "server_unstable", 3),
     "broken JSON": (Fail(status=200, body=b'{"id": "resp_1", "choices": [{"message"'), "unknown", 3),
@@ -444,6 +488,39 @@ def test_the_provider_is_asked_again_when_it_says(
     (waited,) = waits
     assert seconds <= waited <= seconds * 1.25
     assert [attempt.kind for attempt in result.attempts] == ["rate_limit", "ok"]
+
+
+DELAYS: dict[str, tuple[Fail, float]] = {
+    "anthropic": (anthropic(429, "rate_limit_error", "This request would exceed your rate limit", **{"retry-after": "12"}), 12.0),
+    "anthropic overloaded": (anthropic(529, "overloaded_error", "Overloaded", **{"retry-after": "4"}), 4.0),
+    "azure, in words": (azure(429, "429", "Requests have exceeded call rate limit. Please retry after 26 seconds."), 26.0),
+    "azure, in a header": (azure(429, "RateLimitReached", "Please retry after 26 seconds.", **{"retry-after": "25", "x-ms-region": "x"}), 25.0),
+    "gemini": (
+        gemini(
+            429, "RESOURCE_EXHAUSTED", "You exceeded your current quota, please check your plan and billing details.",
+            details=[{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34s"}],
+        ),
+        34.0,
+    ),
+    "openai, in words": (
+        Fail(status=429, body=openai_error("Rate limit reached for gpt-x. Please try again in 1.898s.", "rate_limit_exceeded", "tokens")),
+        1.898,
+    ),
+    "an unavailable server": (Fail(status=503, body=b"", headers={"retry-after": "9"}), 9.0),
+}  # fmt: skip
+
+
+@WIRE
+@pytest.mark.parametrize("name", DELAYS)
+def test_each_providers_way_to_ask_for_a_wait_is_understood(how: str, api: str, stream: bool, name: str, waits: list[float]) -> None:
+    """In a header, a field or a sentence; what follows is the answer, and one checkpoint."""
+    reply, seconds = DELAYS[name]
+    with model_server(reply, ANSWER) as server:
+        result = compact(how, compactor(client(server, api, stream=stream)), history(1, 2))
+    (waited,) = waits
+    assert seconds <= waited <= seconds * 1.25
+    assert [attempt.kind for attempt in result.attempts] == ["server_unstable" if reply.status in (503, 529) else "rate_limit", "ok"]
+    assert (result.outcome, len(server.seen)) == ("summarised", 2)
 
 
 @WIRE

@@ -26,7 +26,7 @@ from langgraph_roundcompact._ledger import (
     render_ledger,
 )
 from langgraph_roundcompact._rank import rank
-from langgraph_roundcompact._terms import terms_in
+from langgraph_roundcompact._terms import is_common, terms_in
 
 
 def tokens(text: str) -> int:
@@ -452,3 +452,48 @@ def test_a_megabyte_of_anything_takes_linear_time(text: str) -> None:
 
     cost(1000)
     assert cost(1_000_000) < 12 * max(cost(200_000), 0.05)
+
+
+def test_lines_of_a_result_carry_the_call_they_come_from() -> None:
+    work = [
+        call(1, "Read", file_path="src/a.py"),
+        result(1, "LIMIT = 10"),
+        call(2, "Grep", pattern="LIMIT", path="src"),
+        result(2, "src/b.py:4:from a import LIMIT"),
+    ]
+    assert notes("result", work) == {"LIMIT = 10": "src/a.py", "src/b.py:4:from a import LIMIT": "Grep LIMIT | src"}
+    assert notes("file", work) == {"src/a.py": "r"}
+
+
+def test_what_a_command_did_later_is_told_with_what_it_did_before() -> None:
+    broken = [call(1, "bash", command="make lint"), result(1, "Exit code 2\na.py:3:1: error: undefined name 'x'")]
+    clean = [call(2, "bash", command="make lint 2>&1 | tail -5"), result(2, "0 issues found in 12 files")]
+    merged = merge_facts(extract_facts(broken), extract_facts(clean))
+    assert {fact.text: fact.note for fact in merged if fact.kind == "command"} == {"make lint": "2, then ok"}
+    assert {fact.text: fact.note for fact in merged if fact.kind == "error"} == {"a.py:3:1: error: undefined name 'x'": "✓make lint"}
+    assert set(facts_from_data(json.loads(json.dumps(facts_to_data(merged))))) == set(merged)
+
+
+@pytest.mark.parametrize(
+    ("name", "common"),
+    [("MUST", True), ("JSON", False), ("Read The", True), ("Reid Hoffman", False), ("form.Let", True), ("fmt.Errorf", False), ("readThe", False)],
+)
+def test_ordinary_words_in_the_shape_of_a_name_are_told_apart(name: str, common: bool) -> None:
+    assert is_common(name, {"must", "read", "the", "form", "let", "fmt"}) == common
+
+
+def test_a_closing_tag_is_no_path() -> None:
+    assert terms_in("<title>x</title> in /etc/hosts") == [("path", "/etc/hosts")]
+
+
+def test_what_a_call_says_it_is_for_is_said_by_the_assistant() -> None:
+    assert "Fix the palette of the second chart" in of(
+        "said", [call(1, "bash", command="python a.py", description="Fix the palette of the second chart")]
+    )
+
+
+def test_a_small_budget_carries_little_data() -> None:
+    work = [message for number in range(400) for message in _step(number)]
+    small, large = (checkpoint_texts(work, request="Fix.", budget_tokens=budget, estimate=tokens) for budget in (200, 8000))
+    assert len(json.dumps(facts_to_data(small.kept))) < 12_000
+    assert len(json.dumps(facts_to_data(small.kept))) < len(json.dumps(facts_to_data(large.kept)))

@@ -263,3 +263,84 @@ def test_recorded_transcripts_are_read_whole(path):
     assert [len(m.tool_calls) + len(m.invalid_tool_calls) for m in conversation.messages if isinstance(m, AIMessage)] == [
         len(r.get("tool_calls") or ()) for r in raw["messages"] if r["role"] == "assistant"
     ]
+
+
+# --- Anthropic, standard input, other containers --------------------------------------------------------------------------------------
+
+ANTHROPIC = {
+    "model": "claude",
+    "system": "Be brief.",
+    "messages": [
+        {"role": "user", "content": "Fix it."},
+        {
+            "role": "assistant",
+            "content": [{"type": "text", "text": "I look."}, {"type": "tool_use", "id": "c1", "name": "read", "input": {"path": "a.py"}}],
+        },
+        {
+            "role": "user",
+            "content": [
+                {"type": "tool_result", "tool_use_id": "c1", "content": [{"type": "text", "text": "no"}], "is_error": True},
+                {"type": "text", "text": "And be quick."},
+            ],
+        },
+        {"role": "assistant", "content": [{"type": "text", "text": "Gone."}]},
+    ],
+}
+
+
+def test_results_in_a_users_message_are_results(tmp_path):
+    conversation = load_conversation(write(tmp_path, json.dumps(ANTHROPIC)))
+    assert [message.type for message in conversation.messages] == ["system", "human", "ai", "tool", "human", "ai"]
+    answer, result, more = conversation.messages[2:5]
+    assert [(call["id"], call["name"], call["args"]) for call in answer.tool_calls] == [("c1", "read", {"path": "a.py"})]
+    assert (result.tool_call_id, result.status, result.content) == ("c1", "error", [{"type": "text", "text": "no"}])
+    assert more.content == [{"type": "text", "text": "And be quick."}]
+
+
+def test_results_in_a_langchain_users_message_are_results_too(tmp_path):
+    record = HumanMessage([{"type": "tool_result", "tool_use_id": "c1", "content": "x"}], id="u").model_dump()
+    (message,) = load_conversation(write(tmp_path, json.dumps([record]))).messages
+    assert message == ToolMessage("x", id="u", tool_call_id="c1")
+
+
+@pytest.mark.parametrize("encoded", [json.dumps(OPENAI).encode(), as_lines(OPENAI).encode(), json.dumps(OPENAI).encode("utf-16")])
+def test_standard_input_is_read(encoded, monkeypatch):
+    import io
+    import sys
+
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(encoded)))
+    conversation = load_conversation("-")
+    assert (conversation.name, len(conversation.messages)) == ("stdin", 5)
+
+
+def test_a_database_is_told_what_to_do_with(tmp_path):
+    with pytest.raises(ConversationError, match=r"SQLite database; .* use --sqlite FILE --thread ID"):
+        load_conversation(write(tmp_path, b"SQLite format 3\x00" + bytes(100)))
+
+
+def test_progress_is_told_in_bytes(tmp_path):
+    told: list[tuple[int, int]] = []
+    path = write(tmp_path, as_lines(OPENAI))
+    load_conversations(path, progress=lambda done, total: told.append((done, total)))
+    size = path.stat().st_size
+    assert told[-1] == (size, size)
+    assert [done for done, _ in told] == sorted(done for done, _ in told)
+
+
+def test_only_the_texts_of_a_large_log_stay_in_memory(tmp_path):
+    """A log repeats each result for the screen; a line is forgotten once it is read."""
+    import tracemalloc
+
+    text = "x" * 50_000
+    lines = [{"type": "user", "uuid": "u", "sessionId": "s", "message": {"role": "user", "content": "Go."}}]
+    for i in range(200):
+        use = {"type": "tool_use", "id": f"c{i}", "name": "n", "input": {}}
+        lines.append({"type": "assistant", "uuid": f"a{i}", "parentUuid": f"r{i - 1}", "message": {"id": f"m{i}", "content": [use]}})
+        result = [{"type": "tool_result", "tool_use_id": f"c{i}", "content": f"{i}{text}"}]
+        lines.append({"type": "user", "uuid": f"r{i}", "parentUuid": f"a{i}", "message": {"content": result}, "toolUseResult": {"stdout": text * 3}})
+    path = write(tmp_path, as_lines(lines))
+    tracemalloc.start()
+    load_conversation(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < path.stat().st_size / 2

@@ -499,3 +499,41 @@ def _seconds(text: str) -> float:
 if __name__ == "__main__":
     for each in SAMPLES:
         (DATA / f"{each}.preview.txt").write_text(sample(each)[1].text, "utf-8")
+
+
+FILLER = "The survey went on along the river, and nothing of note happened on day {}."
+TROUBLE = (
+    "Then the deployment failed with exit status 3 on node-7.",
+    "Step 12: connection refused by db-3",
+    "WARNING the certificate expires in 2 days",
+    "Result: 3 of 17 checks did not pass",
+    "抱歉，部署失败：磁盘已满",
+)
+
+
+@pytest.mark.parametrize("trouble", TROUBLE)
+@pytest.mark.parametrize("filler", [FILLER, FILLER.replace("{}", "one")], ids=["counted", "repeated"])
+def test_a_line_of_trouble_amid_repetitive_prose_stays(filler: str, trouble: str) -> None:
+    lines = [filler.format(number) for number in range(3000)]
+    lines[1500] = trouble
+    assert trouble in preview("\n".join(lines), limit_tokens=320, estimate=lambda text: len(text) // 4).text
+
+
+def test_a_diagnostic_amid_thousands_of_matches_stays() -> None:
+    lines = [f"src/mod{number % 50}/file{number % 200}.py:{number}:    value = compute({number})" for number in range(4000)]
+    lines[2000] = "src/mod3/file9.py:77:8: error: Incompatible types in assignment"
+    assert ":77:8: error: Incompatible types in assignment" in preview("\n".join(lines), limit_tokens=320, estimate=lambda text: len(text) // 4).text
+
+
+def test_an_error_amid_thousands_of_paragraphs_of_a_page_stays() -> None:
+    words = [f"<p>Paragraph {number} goes on and on about things.</p>" for number in range(3000)]
+    words[1500] = "<p>Error 503: upstream unavailable</p>"
+    page = f"<html><head><title>Status</title></head><body>{''.join(words)}</body></html>"
+    assert "Error 503: upstream unavailable" in preview(page, limit_tokens=320, estimate=lambda text: len(text) // 4).text
+
+
+def test_the_last_definition_of_a_source_shows_how_far_it_goes() -> None:
+    source = "\n".join(f"def function_{number}(a, b):\n    return a + b + {number}\n" for number in range(1500))
+    shown = preview(source, limit_tokens=320, estimate=lambda text: len(text) // 4, arguments={"path": "a.py"}).text
+    assert "def function_0(" in shown
+    assert "def function_1499(" in shown

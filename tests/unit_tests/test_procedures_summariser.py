@@ -482,7 +482,7 @@ def test_redacted_text_reaches_neither_prompt_block_archive_nor_log(how: str, ca
     stored = [str(item.value) for item in store.search((), limit=100)]
     assert first.compacted
     assert second.compacted
-    assert len(stored) == 2
+    assert len(stored) >= 2
     for secret in SECRETS:
         for place in (*texts(model.requests), *kept, *stored, caplog.text):
             assert secret not in place

@@ -522,7 +522,7 @@ class TestCompactingReducer:
         assert len({id(f) for f in got}) == 1
 
     def test_a_base_without_a_name_is_taken(self):
-        assert compacting_reducer(SMALL, add_messages(format="langchain-openai")).__name__ == "partial_with_round_compaction"
+        assert compacting_reducer(SMALL, add_messages(format="langchain-openai")).__name__ == "add_messages_with_round_compaction"
 
     def test_a_write_that_completes_a_group_over_the_trigger_compacts(self):
         work = long_work(5)

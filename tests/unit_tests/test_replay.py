@@ -165,7 +165,7 @@ class Faulty:
     def __init__(self, player: Replay, fault: Fault) -> None:
         self.inner, self.fault = player._node, fault
 
-    def invoke(self, state: dict[str, Any]) -> dict[str, Any]:
+    def invoke(self, state: dict[str, Any], config: Any = None) -> dict[str, Any]:
         messages = state["messages"]
         self.inner.invoke(state)  # so that there is a result to tell
         return {"messages": self.fault(messages)} if len(messages) == 12 else {}
@@ -202,7 +202,7 @@ def test_a_block_as_call_and_result_is_one_block():
 
 def test_a_second_compaction_right_after_is_found():
     class Restless(Faulty):
-        def invoke(self, state: dict[str, Any]) -> dict[str, Any]:
+        def invoke(self, state: dict[str, Any], config: Any = None) -> dict[str, Any]:
             self.inner.invoke(state)
             messages = state["messages"]
             return {"messages": [block(messages[2].id or ""), *gone(messages[3].id or "")]} if len(messages) > 11 else {}

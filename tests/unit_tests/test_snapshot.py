@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import time
+from types import SimpleNamespace
 from typing import get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from langchain_core.messages import AIMessage, AIMessageChunk
+from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
 
 from langgraph_roundcompact._prompt import AFFINITY_INSTRUCTIONS, CLOSING, INSTRUCTIONS, SECTIONS
 from langgraph_roundcompact._snapshot import read_summary
@@ -104,6 +105,12 @@ def test_a_tag_that_is_only_mentioned_is_text(answer: str, summary: str) -> None
         AIMessage([{"type": "reasoning", "id": "rs_1", "summary": []}, {"type": "text", "text": "The text.", "annotations": []}]),
         AIMessage([{"type": "thinking", "thinking": "hm", "signature": "s"}, {"type": "text", "text": "The text."}]),
         {"content": "The text."},
+        {"content": [{"type": "text", "text": "The text."}]},
+        {"text": "The text."},
+        SimpleNamespace(content={"type": "text", "text": "The text."}),
+        SimpleNamespace(content=("The ", {"type": "output_text", "text": "text."})),
+        SimpleNamespace(content=None, text="The text."),
+        [HumanMessage("Sum it up."), AIMessage("The text.")],
         "The text.",
     ],
 )
@@ -137,6 +144,23 @@ def test_any_shape_of_answer_is_read(answer: object) -> None:
         (AIMessage("half a", response_metadata={"finish_reason": "length"}), "cut_off"),
         (AIMessage("half a", response_metadata={"stop_reason": "max_tokens"}), "cut_off"),
         (AIMessage("half a", response_metadata={"finish_reason": "MAX_TOKENS"}), "cut_off"),
+        *(
+            (AIMessage("half a", response_metadata={"finish_reason": word}), "cut_off")
+            for word in ("error", "ERROR_LIMIT", "aborted", "FinishReason.OTHER", "lengthlength", "model_context_window_exceeded", "pause_turn")
+        ),
+        *(
+            (AIMessage(BLOCK, response_metadata={"finish_reason": word}), "content_filter")
+            for word in ("SAFETYSAFETY", "sensitive", "ERROR_TOXIC", "LANGUAGE", "guardrail_intervened", "FinishReason.PROHIBITED_CONTENT")
+        ),
+        (AIMessage("", response_metadata={"prompt_feedback": {"block_reason": "SAFETY", "safety_ratings": []}}), "content_filter"),
+        (AIMessage("", response_metadata={"prompt_feedback": {"block_reason": "BLOCK_REASON_UNSPECIFIED"}}), "blank"),
+        (AIMessage(BLOCK, response_metadata={"amazon-bedrock-guardrailAction": "INTERVENED"}), "content_filter"),
+        (AIMessage("", response_metadata={"finish_reason": "MALFORMED_FUNCTION_CALL"}), "tool_call"),
+        (AIMessage([{"type": "non_standard", "value": {"type": "refusal", "refusal": "I can't"}}]), "refusal"),
+        (SimpleNamespace(content=None), "blank"),
+        (SimpleNamespace(content={"type": "function_call", "name": "ls"}), "tool_call"),
+        ([], "blank"),
+        (42, "blank"),
         (AIMessage("half a", response_metadata={"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}), "cut_off"),
         (f"{OPEN}\nunfinished", "cut_off"),
         (AIMessage("x", response_metadata={"finish_reason": "content_filter"}), "content_filter"),
@@ -175,6 +199,15 @@ def test_what_is_not_a_summary_is_refused(answer: object, reason: str) -> None:
         "申し訳ありませんが、お手伝いできません。",
         "죄송하지만 도와드릴 수 없습니다.",
         "Извините, я не могу помочь.",
+        "對不起，我無法協助。",
+        "Sorry, daar kan ik niet bij helpen.",
+        "Przepraszam, nie mogę w tym pomóc.",
+        "Üzgünüm, bu konuda yardımcı olamam.",
+        "Beklager, det kan ikke gøres af mig.",
+        "عذرًا، لا أستطيع المساعدة في ذلك.",
+        "Xin lỗi, tôi không thể giúp.",
+        "Maaf, saya tidak bisa membantu.",
+        "क्षमा करें, मैं मदद नहीं कर सकता।",
     ],
 )
 def test_a_text_that_only_refuses_is_refused(text: str) -> None:
@@ -199,6 +232,47 @@ def test_plain_text_is_a_summary_unless_a_snapshot_is_required(text: str) -> Non
     """Words about errors and refusals are no errors and refusals."""
     assert read_summary(text, require_snapshot=False) == text
     assert rejection(text, require_snapshot=True) == "no_snapshot"
+
+
+@pytest.mark.parametrize("text", ["ok", "Done.", "Got it!", "好的", "Fertig.", "Готово", "👍", "All done, thanks."])
+def test_a_word_or_two_are_no_summary_of_hours_of_work(text: str) -> None:
+    """By the size of what it would replace: a byte for each 500 characters is the least."""
+    with pytest.raises(SummaryRejected, match="no_snapshot"):
+        read_summary(text, require_snapshot=False, replaces=500 * (len(text.encode()) + 1))
+    assert read_summary(text, require_snapshot=False, replaces=500 * len(text.encode())) == text
+    assert read_summary(f"{OPEN}\n{text}\n{CLOSE}", require_snapshot=False, replaces=10**9) == text
+
+
+def test_a_short_summary_is_enough_for_any_amount_of_work() -> None:
+    """A thousand bytes, in any script."""
+    for text in ("Tests pass; next: release. " * 40, "测试已通过，下一步是发布。" * 30):
+        assert read_summary(text, require_snapshot=False, replaces=10**9) == text.strip()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Sure, I'll check the file first.",
+        "First, let me run the tests.",
+        "I need to look at the log.",
+        "Ich werde mir die Datei ansehen.",
+        "Je vais vérifier le fichier.",
+        "Voy a revisar el archivo.",
+        "Сейчас проверю файл.",
+        "好的，让我先看一下这个文件。",
+        "では、ファイルを確認します。",
+        "먼저 파일을 확인하겠습니다.",
+        "دعني أتحقق من الملف.",
+        "What would you like me to do next?",
+        "接下来要我做什么？",
+        "ماذا تريد أن أفعل؟",
+    ],
+)
+def test_an_aside_of_the_model_is_no_summary(text: str) -> None:
+    """What it will do, or what it asks; a longer text may begin or end so."""
+    assert rejection(text) == "no_snapshot"
+    longer = f"{text}\nTask: fix the login. Done: changed a.py. Next: run the tests."
+    assert read_summary(longer, require_snapshot=False) == longer
 
 
 def test_a_complete_block_counts_although_the_answer_was_cut_off_behind_it() -> None:
@@ -282,4 +356,4 @@ def test_a_megabyte_of_hostile_answer_takes_no_time(unit: str, frame: str) -> No
     started = time.process_time()
     with contextlib.suppress(SummaryRejected):
         read_summary(answer, require_snapshot=False)
-    assert time.process_time() - started < 10
+    assert time.process_time() - started < 2

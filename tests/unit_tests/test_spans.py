@@ -369,3 +369,20 @@ def _seconds(messages: list[BaseMessage]) -> float:
         cut(messages, 3)
         best = min(best, time.process_time() - begun)
     return best
+
+
+# --- Pins ----------------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_pinned_message_stays_with_its_whole_group_and_work_on_both_sides_goes() -> None:
+    messages = steps(4)
+    messages[4] = messages[4].model_copy(update={"additional_kwargs": {"pinned": True}})
+    found = cut(messages, 0)
+    assert ids(messages, found.target) == ["a1", "t1", "a3", "t3", "a4", "t4"]
+    assert ids(messages, found.islands) == ["a2", "t2"]
+
+
+def test_where_everything_is_pinned_nothing_goes() -> None:
+    messages = [message.model_copy(update={"additional_kwargs": {"pinned": True}}) for message in steps(2)]
+    found = cut(messages, 0)
+    assert (found.target, found.reason) == ((), "no_compressible_span")

@@ -27,6 +27,7 @@ DIFFERENT = {
     ("_drivers.py", "_advance"): "the async one moves heavy work into a thread; it calls the sync one",
     ("_ports.py", "CompactorPorts._measure"): "the async one moves a user's counter into a thread; it calls the sync one",
     ("_rules.py", "_RulesPorts.perform"): "rules never wait; the async one calls the sync one",
+    ("_reviewers.py", "ask_reviewer"): "only the async one can wait for an answer; the sync one refuses what must be awaited",
     ("_ports.py", "CompactorPorts._call"): "a time limit is a thread to give up in one colour and a cancellation in the other",
 }
 """Twins that cannot be equal, and why."""

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from langgraph_roundcompact.tiers.previews._odd import raise_odd
 from langgraph_roundcompact.tiers.previews._outline import FILL, Outline, counted, edge_ranks, lines_of, raise_edges, raise_rank
 
 LOCATED = re.compile(
@@ -46,6 +47,8 @@ def outline(text: str) -> Outline:
         elif place.match:
             seen[place.name] += 1
             raise_rank(ranks, position, min(10 * seen[place.name], FILL - 1) - 3 * problem[position])
+    if sum(problem) * 2 <= len(source):
+        raise_odd(source, ranks, 0)
     return _grouped(source, ranks, places, title, _headings(counts, sizes))
 
 
@@ -116,6 +119,7 @@ def _grouped(source: list[str], ranks: list[int], places: list[_Place | None], t
                 lines.append(headings[name])
                 kept.append(5)
             needs[len(lines)] = group
+            kept[group] = min(kept[group], ranks[position])
         lines.append(line[place.prefix :] if len(lines) in needs and place else line)
         kept.append(ranks[position])
     return Outline(kind="search", title=title, lines=lines, ranks=kept, units=units, needs=needs, cap=160)

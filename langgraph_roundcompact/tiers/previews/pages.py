@@ -11,6 +11,7 @@ import html
 import re
 from dataclasses import dataclass, field
 
+from langgraph_roundcompact.tiers.previews._odd import raise_odd
 from langgraph_roundcompact.tiers.previews._outline import FILL, Outline, counted
 
 _TOKEN = re.compile(r"<!--|<!\[CDATA\[|<([/!?]?)([A-Za-z][A-Za-z0-9:-]{0,40})([^<>]{0,20000})>|<[!?][^<>]{0,2000}>")
@@ -128,6 +129,7 @@ def outline(text: str) -> Outline:
         f"HTML page, {counted(shown, 'characters')} of text in {counted(len(reader.lines) + len(lines), 'blocks')}, "
         f"{counted(reader.headings, 'headings')}, {counted(len(links), 'links')}"
     )
+    raise_odd(reader.lines, reader.ranks, 8)
     lines += reader.lines + links
     ranks += reader.ranks + [60 + 3 * min(position, 300) for position in range(len(links))]
     return Outline(kind="page", title=title, lines=lines, ranks=ranks, unit="blocks")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from langgraph_roundcompact.tiers.previews._odd import raise_odd
 from langgraph_roundcompact.tiers.previews._outline import Outline, counted, edge_ranks, lines_of, raise_edges, raise_rank
 
 _HEADING = re.compile(
@@ -21,6 +22,7 @@ def outline(text: str) -> Outline:
     lines = lines_of(text)
     ranks = edge_ranks(lines)
     raise_edges(ranks, 2, 3, 2)
+    raise_odd(lines, ranks, 4)
     headings = 0
     for position, line in enumerate(lines):
         if len(line) < 4:

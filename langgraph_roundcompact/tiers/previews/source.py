@@ -71,15 +71,16 @@ def outline(text: str, first_line: int | None = 1) -> Outline:
     bare = [strip_number(line) for line in source] if numbered else source
     ranks = edge_ranks(bare)
     raise_edges(ranks, 30, 4, 1)
-    definitions = 0
+    definitions, last = 0, -1
     for position, line in enumerate(bare):
         rank = _rank(line[:400])
         if rank >= FILL:
             continue
         raise_rank(ranks, position, rank)
         if rank < 10:
-            definitions += 1
+            definitions, last = definitions + 1, position
             _first_words(bare, ranks, position, rank)
+    raise_rank(ranks, last, 0)  # how far it goes
     # What fills is the file from its head on: a whole beginning says more than the ends of two halves.
     ranks = [FILL + position if FILL <= rank < NEVER else rank for position, rank in enumerate(ranks)]
     lines = source if numbered or first_line is None else _numbered(source, first_line)

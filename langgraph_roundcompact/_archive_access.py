@@ -1,0 +1,124 @@
+"""The part of the archive that waits: drivers that carry a flow's questions to a store or an archive in either colour, and the index for words.
+
+A time limit in sync is looked at between the calls; in async the call itself is cancelled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from langgraph.errors import GraphBubbleUp
+
+from langgraph_roundcompact._archive_items import Ask
+from langgraph_roundcompact._search import K1, B, scores
+from langgraph_roundcompact.errors import ArchiveError
+
+log = logging.getLogger("langgraph_roundcompact")
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    value: Any
+
+
+def run(flow: Generator[Ask, Any, T], target: Any, limit_seconds: float = 0.0) -> T:
+    """Answer what a flow asks of a store or an archive, and return its value.
+
+    Raises:
+        ArchiveError: whatever the target raised, or that it took longer than the limit.
+    """
+    began = time.monotonic()
+    with _told_as_archive_error():
+        step = _advance(flow.send, None)
+        while not isinstance(step, _Done):
+            try:
+                answer = getattr(target, step.method)(*step.args, **step.options)
+            except Exception as exc:  # noqa: BLE001 - the flow decides, or lets it through
+                step = _advance(flow.throw, exc)
+            else:
+                if limit_seconds and time.monotonic() - began > limit_seconds:
+                    raise TimeoutError
+                step = _advance(flow.send, answer)
+        return step.value  # type: ignore[no-any-return]
+
+
+async def arun(flow: Generator[Ask, Any, T], target: Any, limit_seconds: float = 0.0) -> T:
+    """Same as `run`, awaited; the flow itself works in a thread, so that a long conversation does not stall the event loop."""
+    with _told_as_archive_error():
+        async with asyncio.timeout(limit_seconds or None):
+            step = await asyncio.to_thread(_advance, flow.send, None)
+            while not isinstance(step, _Done):
+                try:
+                    answer = await _answer(target, step)
+                except Exception as exc:  # noqa: BLE001 - the flow decides, or lets it through
+                    step = await asyncio.to_thread(_advance, flow.throw, exc)
+                else:
+                    step = await asyncio.to_thread(_advance, flow.send, answer)
+            return step.value  # type: ignore[no-any-return]
+
+
+def refused(answer: object) -> bool:
+    """Whether an answer says what should have been raised."""
+    return (
+        answer is False or isinstance(answer, Exception) or (isinstance(answer, Mapping) and bool(answer.get("error") or answer.get("ok") is False))
+    )
+
+
+def _advance(move: Callable[[Any], Ask], value: Any) -> Ask | _Done:
+    """One move of a flow: what it asks next, or its value. `StopIteration` cannot cross a thread's future."""
+    try:
+        return move(value)
+    except StopIteration as stop:
+        return _Done(stop.value)
+
+
+async def _answer(target: Any, step: Ask) -> Any:
+    try:
+        return await getattr(target, "a" + step.method)(*step.args, **step.options)
+    except NotImplementedError:  # a store of one colour
+        return await asyncio.to_thread(getattr(target, step.method), *step.args, **step.options)
+
+
+@contextlib.contextmanager
+def _told_as_archive_error() -> Iterator[None]:
+    try:
+        yield
+    except (GraphBubbleUp, ArchiveError):
+        raise
+    except TimeoutError as exc:
+        msg = "the archive took longer than its time limit"
+        raise ArchiveError(msg) from exc
+    except Exception as exc:
+        msg = f"the archive failed: {type(exc).__name__}"
+        raise ArchiveError(msg) from exc
+
+
+_plain_told = False
+
+
+def index_of(documents: Sequence[list[str]]) -> Callable[[list[str]], Sequence[float]]:
+    """A function from the words that are looked for to the BM25 scores of all documents.
+
+    Args:
+        documents: The words of each; at least one document.
+    """
+    try:
+        import bm25s  # noqa: PLC0415 - an extra
+    except ImportError:
+        global _plain_told  # noqa: PLW0603 - one warning a process is enough
+        if not _plain_told:
+            _plain_told = True
+            log.warning("bm25s is not installed: recall searches in plain Python, which is slower; install langgraph-roundcompact[recall]")
+        return lambda words: scores(documents, words)
+    index = bm25s.BM25(k1=K1, b=B)
+    index.index([document or [""] for document in documents], show_progress=False)
+    nothing = [0.0] * len(documents)
+    return lambda words: index.get_scores(known) if (known := [word for word in words if word in index.vocab_dict]) else nothing
