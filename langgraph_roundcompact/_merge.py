@@ -21,7 +21,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
-from langchain_core.messages import BaseMessage, RemoveMessage
+from langchain_core.messages import BaseMessage, RemoveMessage, ToolMessage
 
 from langgraph_roundcompact._memory_block import mark_of, replaced_ids
 from langgraph_roundcompact._splice import REMOVE_ALL_MESSAGES
@@ -174,8 +174,15 @@ class MessageList:
         message = self._slots[self._index[key]]
         if message is None or mark_of(message) is None:
             return False
-        # Half a mark makes no checkpoint: only the result half of a call-and-result pair carries no list.
-        return mark_of(message) == "recovered_context" or message.type == "tool" or bool(replaced_ids(message))
+        # Half a mark makes no checkpoint: only the result half of a call-and-result pair carries no list, and its call must be there.
+        return mark_of(message) == "recovered_context" or self._has_call(message) or bool(replaced_ids(message))
+
+    def _has_call(self, message: BaseMessage) -> bool:
+        """Whether a result is the second half of a checkpoint in the list."""
+        if not isinstance(message, ToolMessage):
+            return False
+        owners = (self._slots[self._index[key]] for key, ids in self._blocks.items() if message.id in ids)
+        return any(call.get("id") == message.tool_call_id for owner in owners for call in getattr(owner, "tool_calls", ()))
 
     def _make_room(self, place: int) -> None:
         if place == len(self._slots):

@@ -258,7 +258,8 @@ def test_no_spelling_of_a_thread_id_leaves_its_place(thread_id: str, tmp_path: P
     assert all(item.namespace[0] == "kept" for item in store.search((), limit=10))
     assert len({item.namespace for item in store.search((), limit=10)}) == 2
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert len(files) == 2
+    assert sorted(path.name.split("-")[0] for path in files) == ["compaction", "compaction", "decisions.jsonl", "decisions.jsonl"]
+    assert len({path.parent for path in files}) == 2
     assert all(path.resolve().is_relative_to(inside.resolve()) for path in files)
     assert len({path.parent for path in files}) == 2
 

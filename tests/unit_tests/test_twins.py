@@ -28,6 +28,8 @@ DIFFERENT = {
     ("_ports.py", "CompactorPorts._measure"): "the async one moves a user's counter into a thread; it calls the sync one",
     ("_rules.py", "_RulesPorts.perform"): "rules never wait; the async one calls the sync one",
     ("_reviewers.py", "ask_reviewer"): "only the async one can wait for an answer; the sync one refuses what must be awaited",
+    ("_archive_access.py", "run"): "a time limit is looked at between calls in one colour and cancels in the other; both drive one flow",
+    ("testing.py", "check_archive"): "each asks for the methods of its colour by their names; both drive one flow",
     ("_ports.py", "CompactorPorts._call"): "a time limit is a thread to give up in one colour and a cancellation in the other",
 }
 """Twins that cannot be equal, and why."""
