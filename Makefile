@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 SERVER := $(VENV)/.installed-server
 
-.PHONY: help demo test test-integration fuzz lint format bench score clean
+.PHONY: help demo test test-integration fuzz fuzz-bytes lint format bench score notebooks docs clean
 
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -36,6 +36,11 @@ test-integration: $(SERVER)  ## tests with services (PostgreSQL, a LangGraph ser
 fuzz: $(STAMP)   ## the property tests with 100,000 examples in all
 	ROUNDCOMPACT_FUZZ=1 $(BIN)/python -m pytest -n auto -m fuzz tests/unit_tests
 
+FUZZ_SECONDS ?= 600
+fuzz-bytes: $(STAMP) ## byte fuzzers of parser, escaper and redaction, FUZZ_SECONDS each
+	$(BIN)/python -m pip install --quiet --group fuzz
+	for target in parser escaper redaction; do $(BIN)/python tests/fuzz/fuzz_$$target.py -max_total_time=$(FUZZ_SECONDS) || exit 1; done
+
 lint: $(STAMP)   ## ruff and mypy only
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -49,7 +54,14 @@ bench: $(STAMP)  ## cost of a check and of a compaction, beside other packages
 	$(BIN)/python tests/benchmarks/bench_check.py
 
 score: $(STAMP)  ## facts that survive a compaction of real transcripts (needs ../shared)
-	for budget in 0.15 0.10 0.05; do $(BIN)/python ../shared/traces/score.py --budget $$budget; done
+	$(BIN)/python tests/benchmarks/score_retention.py
+
+notebooks: $(STAMP) ## run every notebook and keep what it prints
+	$(BIN)/python notebooks/run.py
+
+docs: $(STAMP)   ## the pages of the documentation, into docs/_build
+	$(BIN)/python -m pip install --quiet --group docs
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
