@@ -188,8 +188,8 @@ def _tail_start(messages: Sequence[BaseMessage], groups: Sequence[Group], keep_r
     for group in reversed(groups):
         if group.stop <= start and group.state == "pending":
             start = group.start
-        elif group.stop <= start:
-            break
+        elif group.stop <= start and any(isinstance(messages[i], AIMessage) for i in range(group.start, group.stop)):
+            break  # what stands behind live work, an unknown result or a notice, may belong to it
     return start
 
 

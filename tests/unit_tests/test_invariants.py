@@ -155,7 +155,8 @@ def test_the_state_after_the_update_is_the_list_of_the_result(scene: Scene, name
     if not result.changed or (len(set(ids)) != len(ids) and any(ids)):
         return  # ids that stand twice, or are missing for some, are what these reducers cannot hold; the next test is theirs
     assert {message.id for message in result.update["messages"]} <= known_ids(before)
-    baseline = applied(result.messages, [], add_messages)  # chunks become messages, and missing ids are given
+    # Chunks become messages, and missing ids are given; LangGraph's own delta reducer lets the chunks be that are there.
+    baseline = applied(result.messages, [], REDUCERS[name] if name == "delta" else add_messages)
     after = applied(before, result.update["messages"], REDUCERS[name])
     if all(ids):
         assert fields(after) == fields(baseline)
@@ -225,7 +226,8 @@ def test_pending_work_stays(scene: Scene) -> None:
 
 def answered_requests(model: Summariser, result: CompactionResult) -> str:
     """All requests of this step that got their summary: a long thread goes request by request into one checkpoint."""
-    return "\n".join(model.answered[-sum(attempt.kind == "ok" for attempt in result.attempts) :])
+    shown = "\n".join(model.answered[-sum(attempt.kind == "ok" for attempt in result.attempts) :])
+    return shown.replace("&lt;", "<")  # text that could be read as a tag of the request stands escaped
 
 
 @examples(220)
