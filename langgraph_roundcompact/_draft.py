@@ -21,7 +21,7 @@ from langgraph_roundcompact._rank import Ranking
 from langgraph_roundcompact._spans import Cut, request_of
 from langgraph_roundcompact._trigger import Sizes
 from langgraph_roundcompact.events import Audit
-from langgraph_roundcompact.reinject import ReinjectContext, recovered_sections, render_recovered
+from langgraph_roundcompact.reinject import ReinjectContext, recovered_sections, render_recovered, said_in
 
 _T = TypeVar("_T")
 
@@ -30,6 +30,9 @@ FIT_TRIES = 5
 
 SUMMARY_SHARE = 0.75
 """Of the room for both texts, what a model's summary may take at most: facts it left out need the rest."""
+
+RECOVERED_FLOOR_TOKENS = 250
+"""A short plan and todo list with their frame: of a small budget the recovered context gets as much, up to a third of it."""
 
 SCAN_PER_TOKEN = 96
 """Characters of the work that are looked at for each token of the budget: more than that does not change what fits."""
@@ -126,7 +129,8 @@ def _remembered(read: Callable[[str], _T]) -> Callable[[str], _T]:
 def recover(round_: Round) -> str:
     """The recovered context, from the state as it is now."""
     parts, limit = round_.parts, round_.parts.config.reinject_max_tokens
-    most = min(limit, round_.budget * 2 // 3) if limit is not None else round_.budget // 5
+    share = max(round_.budget // 5, min(round_.budget // 3, RECOVERED_FLOOR_TOKENS))
+    most = min(limit, round_.budget * 2 // 3) if limit is not None else share
     context = ReinjectContext(
         state=round_.job.state,
         target=tuple(message for group in round_.work for message in group),
@@ -191,7 +195,7 @@ def _write(round_: Round, source: Mapping[str, Any], ranking: Ranking, summary: 
     return checkpoint_texts(
         **source,
         summary=summary,
-        state_text=recovered,
+        state_text=said_in(recovered),
         budget_tokens=allowed,
         ledger_max_tokens=config.ledger_max_tokens,
         summary_max_tokens=config.summary_max_tokens,

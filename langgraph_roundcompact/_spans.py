@@ -137,7 +137,7 @@ def cut_round(
         The spans; with `groups` empty, `reason` says why.
     """
     round_start = find_round(messages, is_real)
-    groups = _with_interim(messages, group_messages(messages, start=round_start, is_pending=is_pending))
+    groups = _with_loose_results(messages, _with_interim(messages, group_messages(messages, start=round_start, is_pending=is_pending)))
     border = max(
         (group.stop for group in groups if any(is_native_compaction(messages[i]) for i in range(group.start, group.stop))), default=round_start
     )
@@ -188,8 +188,8 @@ def _tail_start(messages: Sequence[BaseMessage], groups: Sequence[Group], keep_r
     for group in reversed(groups):
         if group.stop <= start and group.state == "pending":
             start = group.start
-        elif group.stop <= start and any(isinstance(messages[i], AIMessage) for i in range(group.start, group.stop)):
-            break  # what stands behind live work, an unknown result or a notice, may belong to it
+        elif group.stop <= start:
+            break
     return start
 
 
@@ -223,6 +223,13 @@ def _with_interim(messages: Sequence[BaseMessage], groups: list[Group]) -> list[
         return groups
     interim = any(isinstance(message, ToolMessage) and _status_in(text_of(message)) for message in messages[newest + 1 :])
     return [replace(group, state="pending") if interim and group.start <= newest < group.stop else group for group in groups]
+
+
+def _with_loose_results(messages: Sequence[BaseMessage], groups: list[Group]) -> list[Group]:
+    """Mark results of no known call behind live work as pending: they may belong to it."""
+    live = next((group.stop for group in reversed(groups) if group.state == "pending"), len(messages))
+    loose = [group.start >= live and isinstance(messages[group.start], ToolMessage) for group in groups]
+    return [replace(group, state="pending") if is_loose else group for group, is_loose in zip(groups, loose, strict=True)]
 
 
 def _status_in(text: str) -> bool:

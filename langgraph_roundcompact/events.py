@@ -78,7 +78,7 @@ class Audit:
     """Which key facts of the replaced work the checkpoint holds, each as one line of text."""
 
     kept: tuple[str, ...] = ()
-    """Found verbatim in the summary."""
+    """Found verbatim in the summary, or in the recovered context beside it."""
     added: tuple[str, ...] = ()
     """Not in the summary; put into the ledger."""
     dropped: tuple[str, ...] = ()

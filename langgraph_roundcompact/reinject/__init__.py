@@ -46,6 +46,7 @@ __all__ = [
     "check_builders",
     "recovered_sections",
     "render_recovered",
+    "said_in",
 ]
 
 DEFAULT_REINJECTORS: Mapping[str, ReinjectBuilder] = MappingProxyType(
@@ -127,11 +128,19 @@ def recovered_sections(
     return tuple((name, body) for name, body in fitted if body)
 
 
+_MARKUP = re.compile(r"</?(?:recovered_context|instruction|section)\b.*>")
+
+
 def render_recovered(sections: Sequence[tuple[str, str]]) -> str:
     """The recovered context as text; `""` without sections."""
     if not sections:
         return ""
     return "\n".join([_HEAD, *(f"\n{_section(name, body)}" for name, body in sections), _TAIL])
+
+
+def said_in(recovered: str) -> str:
+    """What the sections of a recovered context say, without the frame around them: its words are no facts."""
+    return "\n".join(line for line in recovered.split("\n") if not _MARKUP.fullmatch(line))
 
 
 def _section(name: str, body: str) -> str:
