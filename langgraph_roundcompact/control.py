@@ -1,9 +1,9 @@
 """Compaction by hand: a tool that the agent may call itself, and compaction of a thread that is not running.
 
-agent = create_agent(model, [*tools, create_compact_tool(compactor)], middleware=[RoundCompactMiddleware(compactor)])
-compact_thread(graph, {"configurable": {"thread_id": "7"}}, compactor, focus="the open invoices")
+Both go the way of every other compaction: the same spans, checks and words::
 
-Both go the way of every other compaction: the same spans, checks and words.
+    agent = create_agent(model, [*tools, create_compact_tool(compactor)], middleware=[RoundCompactMiddleware(compactor)])
+    compact_thread(graph, {"configurable": {"thread_id": "7"}}, compactor, focus="the open invoices")
 """
 
 from __future__ import annotations

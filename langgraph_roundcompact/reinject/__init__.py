@@ -6,7 +6,7 @@ it does not grow from compaction to compaction.
 
 One builder a file. A builder is any callable `(ReinjectContext) -> str | None`; the ones here are frozen dataclasses, whose fields name the
 state keys, tools and arguments they look for. Your own goes beside them: `reinjectors={**DEFAULT_REINJECTORS, "notes": my_builder}`. It follows
-the builders that `config.reinject` lists, or has a place among them under a name with a colon:
+the builders that `config.reinject` lists, or has a place among them under a name with a colon::
 
     RoundCompactConfig(reinject=("plan", "my:notes", "todo"))
     RoundCompactor(config=..., reinjectors={**DEFAULT_REINJECTORS, "my:notes": my_builder})

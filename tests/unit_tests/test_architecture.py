@@ -24,7 +24,6 @@ DOORS = {"node", "reducer", "middleware", "runnable"}
 
 WORLD = {
     "_archive_access", "_drivers", "_encoding", "_memo", "_meter", "_ports", "_recall_tool", "_reviewers", "_summariser", "archive", "dump",
-    "secrets",
     "telemetry",
 }  # fmt: skip
 """What waits, counts with tiktoken, builds clients, or reaches threads, clock, stores and files."""

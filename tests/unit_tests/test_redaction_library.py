@@ -11,7 +11,7 @@ from langgraph_roundcompact import default_redact
 
 pytest.importorskip("detect_secrets", reason='needs detect-secrets: pip install "langgraph-roundcompact[secrets]"')
 
-from langgraph_roundcompact.secrets import thorough_redact
+from langgraph_roundcompact.redaction import redact_with_detect_secrets
 
 DISCORD = "MTk4NjIyNDgzNDcxOTI1MjQ4.Cl2FMQ.ZnCjm1XVW7vRze4b7Cq4se7kKWs"
 """A token that the library knows and the default redaction does not."""
@@ -21,22 +21,22 @@ def test_the_library_finds_what_the_default_does_not_know() -> None:
     """And what the default knows is gone too."""
     text = f"bot = {DISCORD}\nDB_PASSWORD=hunter2\nplain words stay"
     assert DISCORD in default_redact(text)
-    assert thorough_redact()(text) == "bot = [REDACTED]\nDB_PASSWORD=[REDACTED]\nplain words stay"
+    assert redact_with_detect_secrets()(text) == "bot = [REDACTED]\nDB_PASSWORD=[REDACTED]\nplain words stay"
 
 
 def test_another_redaction_may_run_first() -> None:
-    assert thorough_redact(lambda text: text.replace("Bob", "[NAME]"))(f"Bob {DISCORD}") == "[NAME] [REDACTED]"
+    assert redact_with_detect_secrets(lambda text: text.replace("Bob", "[NAME]"))(f"Bob {DISCORD}") == "[NAME] [REDACTED]"
 
 
 @pytest.mark.parametrize("text", [f"bot = {DISCORD}", "https://bob:hunter2abc@host/x", "-----BEGIN PRIVATE KEY-----", "", "a\nb\r\nc", "x" * 5000])
 def test_doing_it_again_changes_nothing(text: str) -> None:
-    once = thorough_redact()(text)
-    assert thorough_redact()(once) == once
+    once = redact_with_detect_secrets()(text)
+    assert redact_with_detect_secrets()(once) == once
 
 
 def test_a_token_amid_a_long_line_is_found() -> None:
     """Wherever the pieces end."""
-    redact = thorough_redact()
+    redact = redact_with_detect_secrets()
     for before in range(1_500, 2_100, 37):
         assert DISCORD not in redact(f"{'word ' * (before // 5)}{'w' * (before % 5)} {DISCORD} {'word ' * 500}")
 
@@ -46,7 +46,7 @@ def test_time_is_linear(unit: str) -> None:
     """A detector of the library alone would take minutes for some of these."""
     text = unit * (300_000 // len(unit))
     started = time.process_time()
-    thorough_redact()(text)
+    redact_with_detect_secrets()(text)
     assert time.process_time() - started < 10
 
 
@@ -56,6 +56,6 @@ def test_a_compactor_takes_it(how: str) -> None:
     given = history(1, 2)
     given[2] = given[2].model_copy(update={"content": f"{DISCORD}\n{given[2].content}"})
     model = summariser(f"the bot's token is {DISCORD}")
-    result = compact(how, compactor(model, redact=thorough_redact()), given)
+    result = compact(how, compactor(model, redact=redact_with_detect_secrets()), given)
     assert result.outcome == "summarised"
     assert [text for text in (*texts(model.requests), str(result.messages[1].model_dump())) if DISCORD in text] == []
