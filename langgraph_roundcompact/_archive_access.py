@@ -1,6 +1,8 @@
-"""The part of the archive that waits: drivers that carry a flow's questions to a store or an archive in either colour, and the index for words.
+"""Drivers of the archive, sync and async: they make the calls on a store that the generators of `archive` ask for; and the BM25 index.
 
-A time limit in sync is looked at between the calls; in async the call itself is cancelled.
+Apart from the engine's `_drivers`, because an archive is used outside a compaction too (the recall tool, `testing.check_archive`), has a time limit
+for a whole operation, and turns every failure into an `ArchiveError`. The limit is checked between the calls in sync; in async the call itself is
+cancelled.
 """
 
 from __future__ import annotations
@@ -30,7 +32,12 @@ class _Done:
 
 
 def run(flow: Generator[Ask, Any, T], target: Any, limit_seconds: float = 0.0) -> T:
-    """Answer what a flow asks of a store or an archive, and return its value.
+    """Make the calls that a generator asks for, and return its value.
+
+    Args:
+        flow: Yields calls; it is resumed with the answer, or has the exception thrown in.
+        target: The store or archive whose methods are called.
+        limit_seconds: Time for all calls together; 0: no limit.
 
     Raises:
         ArchiveError: whatever the target raised, or that it took longer than the limit.
@@ -66,7 +73,7 @@ async def arun(flow: Generator[Ask, Any, T], target: Any, limit_seconds: float =
 
 
 def refused(answer: object) -> bool:
-    """Whether an answer says what should have been raised."""
+    """Whether a store reports a failure in its answer instead of raising it."""
     return (
         answer is False or isinstance(answer, Exception) or (isinstance(answer, Mapping) and bool(answer.get("error") or answer.get("ok") is False))
     )
@@ -99,6 +106,25 @@ def _told_as_archive_error() -> Iterator[None]:
     except Exception as exc:
         msg = f"the archive failed: {type(exc).__name__}"
         raise ArchiveError(msg) from exc
+
+
+class Corpus:
+    """Passages with an index of their words.
+
+    Args:
+        passages: At least one.
+        words: The words of each.
+    """
+
+    def __init__(self, passages: Sequence[Mapping[str, Any]], words: Sequence[list[str]]) -> None:
+        self._passages = passages
+        self._scores = index_of(words)
+
+    def best(self, words: list[str], limit: int) -> list[dict[str, Any]]:
+        """The passages nearest to the words that are looked for, best first, each with its `score`."""
+        rated = [round(float(score), 5) for score in self._scores(words)]
+        best = sorted((number for number, score in enumerate(rated) if score > 0), key=lambda number: (-rated[number], number))
+        return [{**self._passages[number], "score": rated[number]} for number in best[:limit]]
 
 
 _plain_told = False

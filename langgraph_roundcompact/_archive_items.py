@@ -26,7 +26,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """What a flow wants of a store or of an archive: a call of one of its methods, in whichever colour."""
+    """A call of a method that a generator wants made on a store or an archive; a driver makes it, sync or async."""
 
     method: str
     args: tuple[Any, ...] = ()
@@ -43,7 +43,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What says that an entry is there, and of which parts it is made."""
+    """The item that makes an entry exist: how many parts it has, and the digest of the whole."""
 
     key: str
     digest: str
@@ -89,19 +89,20 @@ def thread_label(thread_id: str | None) -> str:
     return hashlib.sha256(name).hexdigest()[:32]
 
 
-def to_items(key: str, record: Mapping[str, Any], part_chars: int) -> list[Item]:
+def to_items(key: str, record: Mapping[str, Any], part_chars: int, thread: str) -> list[Item]:
     """The items of an entry, in the order in which they are written; the last is the manifest.
 
     Args:
         key: The entry's key, any text.
         record: Plain data.
         part_chars: Characters of text in one item.
+        thread: The label of the thread whose entry it is.
     """
     text = _SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(record, ensure_ascii=False, separators=(",", ":")))
     digest, name = _digest(text), item_key(key)
     pieces = [text[start : start + part_chars] for start in range(0, len(text), part_chars)]
     parts = [Item(_part_key(name, digest, "p", number), {"kind": "part", "text": piece}) for number, piece in enumerate(pieces)]
-    return [*parts, Item(name, {"kind": "entry", "format": FORMAT, "key": storable(key), "digest": digest, "parts": len(pieces)})]
+    return [*parts, Item(name, {"kind": "entry", "format": FORMAT, "key": storable(key), "digest": digest, "parts": len(pieces), "thread": thread})]
 
 
 def passage_items(key: str, digest: str, passages: Sequence[Mapping[str, Any]]) -> list[Item]:
@@ -120,9 +121,11 @@ def item_key(key: str) -> str:
     return key if _PLAIN_KEY.fullmatch(key) else "x-" + hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
-def read_manifest(key: str, value: Any) -> Manifest | None:
-    """The manifest in an item's value; None for everything else."""
+def read_manifest(key: str, value: Any, thread: str) -> Manifest | None:
+    """The manifest in an item's value; None for everything else, and for that of another thread."""
     if not isinstance(value, Mapping) or value.get("kind") != "entry" or value.get("format") != FORMAT:
+        return None
+    if value.get("thread", thread) != thread:
         return None
     digest, parts = value.get("digest"), value.get("parts")
     return Manifest(key, digest, parts) if isinstance(digest, str) and isinstance(parts, int) else None

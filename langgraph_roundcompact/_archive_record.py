@@ -14,6 +14,7 @@ from langgraph_roundcompact.config import CompressionRecallConfig
 
 RECORD_VERSION = 1
 _DEPTH = 12
+_LARGEST_INT = 10**4000
 _LONGEST_NAMED = 300
 """Characters up to which a value is looked at together with its key: what is longer is no password."""
 
@@ -22,7 +23,7 @@ Redact = Callable[[str], str]
 
 def archive_key(messages: Sequence[BaseMessage], thread_id: str | None) -> str:
     """A key derived from the content: a retry after a failed step finds the same entry again."""
-    data = json.dumps([thread_id, [plain(message.model_dump(), str) for message in messages]], sort_keys=True, ensure_ascii=True)
+    data = json.dumps([thread_id, [plain(fields_of(message), str) for message in messages]], sort_keys=True, ensure_ascii=True)
     return "rc-" + hashlib.sha256(data.encode("ascii")).hexdigest()[:24]
 
 
@@ -45,18 +46,29 @@ def archive_record(messages: Sequence[BaseMessage], request: str, redact: Redact
 
 
 def _message(message: BaseMessage, redact: Redact) -> dict[str, Any]:
-    data: dict[str, Any] = plain(message.model_dump(), redact)
+    data: dict[str, Any] = plain(fields_of(message), redact)
     ids = recalled_ids(message)
     # Archived again, a recalled text would be found twice by the next search, then four times.
     return {**data, "content": reference(ids), "artifact": None} if ids else data
 
 
+def fields_of(message: BaseMessage) -> dict[str, Any]:
+    """All fields of a message by name; also where one of them refuses to be written as data."""
+    try:
+        return message.model_dump(warnings=False)
+    except Exception:  # noqa: BLE001 - any object may stand in a message, and may raise when it is serialised
+        return {**vars(message), **(message.model_extra or {})}
+
+
 def plain(value: Any, redact: Redact, depth: int = 0) -> Any:
     """Plain JSON data. What JSON cannot hold leaves a stand-in that says what it was; nothing is copied deeply."""
     if isinstance(value, str):
-        return redact(value.encode("utf-8", "replace").decode("utf-8"))
-    if value is None or isinstance(value, bool | int):
+        return redact(value)
+    if value is None or isinstance(value, bool):
         return value
+    if isinstance(value, int):
+        # JSON takes more digits than Python reads.
+        return int(value) if abs(value) < _LARGEST_INT else f"[integer of {value.bit_length()} bits]"
     if isinstance(value, float):
         return value if value == value and abs(value) != float("inf") else str(value)  # noqa: PLR0124 - NaN
     if depth >= _DEPTH:
@@ -73,7 +85,12 @@ def plain(value: Any, redact: Redact, depth: int = 0) -> Any:
 
 
 def _name(key: Any) -> str:
-    return str(key).encode("utf-8", "replace").decode("utf-8")
+    if isinstance(key, str):
+        return key
+    try:
+        return str(key)
+    except Exception:  # noqa: BLE001 - any object may be a key
+        return f"[{type(key).__qualname__}]"
 
 
 def _named(name: str, value: Any, redact: Redact) -> Any:

@@ -1,4 +1,6 @@
-"""Asking the summariser: retries, shrinking, one second question. Written once; the driver decides the colour.
+"""Asking the summariser: retries, smaller requests after an overflow, one more request after an answer that is no summary.
+
+A generator, so that sync and async share it.
 
 Policy (design: "When something goes wrong"): an overflow is answered by a smaller request, never by the same one; passing failures are
 retried with growing waits; an answer that is no summary is asked for once more with the reason; everything else ends the step.
@@ -7,12 +9,14 @@ retried with growing waits; an answer that is no summary is asked for once more 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from langchain_core.messages import BaseMessage
 
+from langgraph_roundcompact._content import text_of
 from langgraph_roundcompact._decisions import note_retry
 from langgraph_roundcompact._effects import CallModel, Flow, Memo, Sleep
 from langgraph_roundcompact._error_text import TEXT_LIMIT, OverflowGap
@@ -27,7 +31,17 @@ from langgraph_roundcompact._request import (
     transcript_request,
 )
 from langgraph_roundcompact._snapshot import read_summary
-from langgraph_roundcompact.errors import ErrorKind, SummaryRejected, classify, overflow_gap, retry_after_seconds, should_retry
+from langgraph_roundcompact._usage import add_usage
+from langgraph_roundcompact.errors import (
+    ErrorKind,
+    SummaryRejected,
+    classify,
+    is_final,
+    overflow_gap,
+    retry_after_seconds,
+    retry_moment,
+    should_retry,
+)
 from langgraph_roundcompact.events import Attempt, Reason
 
 LIVE_FRACTION = 0.95
@@ -44,6 +58,8 @@ _GAP_MARGIN = 0.9
 
 _FIRST_WAIT_SECONDS = 0.05
 _CAUSE_CHARS = 300
+_QUOTABLE = re.compile(r"[^'\"`\\\[\]<>=]{20,}+")
+"""A piece of an error's text that may be a quotation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,15 +150,15 @@ def _ask(parts: Parts, source: SummarySource, window_tokens: int, live: Live | N
             model, asked_again = None, True
         except Exception as exc:  # noqa: BLE001 - any client may raise anything; the kind decides
             kind = classify(exc)
-            log.note(kind, request, _cause(exc, parts))
+            log.note(kind, request, _cause(exc, parts, request))
             if model is not None and kind in ("context_overflow", "api_request_error"):
                 gap = overflow_gap(exc) if kind == "context_overflow" else None
                 request, model = _transcript(parts, source, window_tokens, gap), None
             elif kind == "context_overflow":
                 shrinks += 1
                 request = _smaller(parts, source, request, window_tokens, overflow_gap(exc), shrinks)
-            elif retries < parts.config.max_retries and should_retry(kind):
-                yield Sleep(_wait_seconds(parts, exc, retries))
+            elif retries < parts.config.max_retries and should_retry(kind) and not is_final(exc):
+                yield Sleep(_wait_seconds(parts, exc, retries), retry_moment(exc), parts.config.timeout_seconds)
                 retries += 1
             else:
                 return log.answer(kind)
@@ -200,14 +216,20 @@ def _wait_seconds(parts: Parts, exc: BaseException, retries: int) -> float:
     return max(wait, min(asked, limit) if limit else asked)
 
 
-def _cause(exc: BaseException, parts: Parts) -> str:
+def _cause(exc: BaseException, parts: Parts, request: SummaryRequest) -> str:
     """Type and, redacted, the beginning of what it says: what somebody needs who must find out why there are no summaries."""
     try:
         # Redacted before it is cut: half a secret is recognised by nobody.
-        said = parts.redact(" ".join(str(exc)[:TEXT_LIMIT].split()))[:_CAUSE_CHARS]
+        said = _without_echo(parts.redact(" ".join(str(exc)[:TEXT_LIMIT].split())), request)[:_CAUSE_CHARS]
     except Exception:  # noqa: BLE001 - a veto, or an exception that cannot be printed
         return type(exc).__name__
     return f"{type(exc).__name__}: {said}" if said else type(exc).__name__
+
+
+def _without_echo(said: str, request: SummaryRequest) -> str:
+    """What an error says without what it quotes of the request: the log is no place for the user's text."""
+    sent = " ".join(" ".join(text_of(message) for message in request.messages).split())
+    return _QUOTABLE.sub(lambda found: "…" if found[0].strip() in sent else found[0], said)
 
 
 def memo_key(parts: Parts, source: SummarySource, digests: Sequence[bytes]) -> str:
@@ -230,27 +252,6 @@ def message_digest(message: BaseMessage) -> bytes:
     calls = (getattr(message, "tool_calls", None), getattr(message, "invalid_tool_calls", None))
     said = (message.type, message.name, message.content, calls, getattr(message, "tool_call_id", None), getattr(message, "status", None))
     return hashlib.sha256(repr(said).encode("utf-8", "replace")).digest()
-
-
-def add_usage(total: dict[str, Any] | None, reply: object) -> dict[str, Any] | None:
-    """Sum of the usage reported so far; cached tokens included."""
-    usage = getattr(reply, "usage_metadata", None)
-    return _sum(total or {}, usage) if isinstance(usage, Mapping) else total
-
-
-def _sum(total: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
-    out = dict(total)
-    for key, value in more.items():
-        if isinstance(value, Mapping):
-            out[key] = _sum(out.get(key) or {}, value)
-        elif isinstance(value, int) and not isinstance(value, bool):
-            out[key] = out.get(key, 0) + value
-    return out
-
-
-def sum_usage(one: Mapping[str, Any] | None, other: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """Both usages together; None when nothing was reported."""
-    return _sum(one, other) if one and other else one or other
 
 
 def last_kind(attempts: tuple[Attempt, ...]) -> ErrorKind | None:

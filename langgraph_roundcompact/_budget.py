@@ -6,10 +6,15 @@ from collections.abc import Callable, Mapping
 
 _LEAST_TOKENS = 12
 """A section cut to fewer tokens than this says nothing and is left out."""
+_MOST_CHARS_PER_TOKEN = 32
+"""No tokenizer packs more than a few dozen characters of prose into a token: megabytes need not be counted to keep a page."""
+
+_FULL_NOTICE_FROM = 60
+"""Tokens from which the notice of a cut says how much is missing; below, the figures would take more room than the text."""
 
 
 def fair_shares(sizes: Mapping[str, int], budget: int) -> dict[str, int]:
-    """Split `budget` so that small wants are met whole and the larger ones share what they leave equally.
+    """Split `budget` so that small sizes are met whole and the larger ones share the rest equally.
 
     Args:
         sizes: What each would take, in tokens.
@@ -28,6 +33,31 @@ def fair_shares(sizes: Mapping[str, int], budget: int) -> dict[str, int]:
     return shares
 
 
+def most_that_fits(count: int, text: Callable[[int], str], budget: int, estimate: Callable[[str], int]) -> str:
+    """The text with as many pieces as the budget holds, found by halving.
+
+    Args:
+        count: How many pieces there are.
+        text: The text with the first so many of them, most useful first; more pieces make it longer.
+        budget: What there is, in tokens.
+        estimate: Tokens of a text.
+
+    Returns:
+        The text without any piece where even that is over the budget.
+    """
+
+    def fits(candidate: str) -> bool:
+        return len(candidate) <= max(budget, 0) * _MOST_CHARS_PER_TOKEN and estimate(candidate) <= budget
+
+    low, high = 0, count
+    if fits(whole := text(count)):
+        return whole
+    while low + 1 < high:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(text(middle)) else (low, middle)
+    return text(low)
+
+
 def cut(text: str, budget: int, estimate: Callable[[str], int]) -> str:
     """The head of `text` that fits, ended at a line border where one is near, with a line that says so.
 
@@ -39,15 +69,15 @@ def cut(text: str, budget: int, estimate: Callable[[str], int]) -> str:
     Returns:
         `text` itself if it fits; `""` if the budget is too small to say anything.
     """
-    # No tokenizer packs more than a few dozen characters of prose into a token: do not count megabytes to keep a page.
-    head = text[: max(budget, 0) * 32]
+    head = text[: max(budget, 0) * _MOST_CHARS_PER_TOKEN]
     if len(head) == len(text) and estimate(text) <= budget:
         return text
     if budget < _LEAST_TOKENS:
         return ""
     for _ in range(24):
         shown = _whole_lines(head)
-        candidate = f"{shown}\n[cut here: {len(shown)} of {len(text)} characters]"
+        notice = f"[cut here: {len(shown)} of {len(text)} characters]" if budget >= _FULL_NOTICE_FROM else "[cut here]"
+        candidate = f"{shown}\n{notice}"
         tokens = estimate(candidate)
         if tokens <= budget:
             return candidate if shown else ""

@@ -1,4 +1,8 @@
-"""What a tool call does, read from the shape of its arguments; and what its result says about how it ended."""
+"""What a tool call does, read from the shape of its arguments; and what its result says about how it ended.
+
+For the ledger, which must understand tools it has never heard of, at the price of a wrong guess now and then. `reinject._reads` answers the stricter
+question which files an agent has read, by tool names that a user can configure: there a wrong guess would show an old text as the file.
+"""
 
 from __future__ import annotations
 

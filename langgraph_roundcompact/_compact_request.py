@@ -1,8 +1,8 @@
-"""The agent's own wish for a compaction: a mark on a tool result, read at the next model call.
+"""A compaction that the agent itself asks for by a tool: a mark on the tool's result, read before the next model call.
 
-The call that asks is still open while its tool runs, so nothing can be replaced then. The result carries the wish in its artifact, which no
-provider is sent and which survives a checkpoint. It counts while the model has not answered since: the same state always gives the same answer,
-a retried step asks again, and a later one does not.
+The call is still open while its tool runs, so nothing can be replaced then. The mark stands in the result's artifact, which no provider is sent and
+which survives a checkpoint. It is in force until the model answers: the same state always gives the same answer, a retried step compacts again, a
+later step does not.
 """
 
 from __future__ import annotations

@@ -22,7 +22,10 @@ _TEXT_KEYS = ("text", "content", "output_text", "refusal")
 
 
 def blocks_of(message: BaseMessage) -> Iterator[Mapping[str, Any]]:
-    """Each content block as a mapping; a plain string is one text block, anything that is neither string nor mapping is skipped."""
+    """Each content block as a mapping; a plain string is one text block, anything that is neither string nor mapping is skipped.
+
+    LangChain wraps blocks that its standard form has no name for (a provider's compaction item, redacted reasoning): the inner block is given.
+    """
     content: Any = message.content
     if isinstance(content, str):
         if content:
@@ -34,7 +37,8 @@ def blocks_of(message: BaseMessage) -> Iterator[Mapping[str, Any]]:
         if isinstance(block, str):
             yield {"type": "text", "text": block}
         elif isinstance(block, Mapping):
-            yield block
+            inner = block.get("value") if block_type(block) == "non_standard" else None
+            yield inner if isinstance(inner, Mapping) else block
 
 
 def block_type(block: Mapping[str, Any]) -> str:

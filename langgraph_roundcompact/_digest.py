@@ -1,6 +1,6 @@
 """The snapshot that rules write when no model does: the eleven sections, filled from what is known for certain.
 
-It is written for resuming, not for reading: the assistant's own sentences, the calls it made, what is open, what failed. Nothing in it is
+It holds what is needed to go on with the work: the assistant's own sentences, the calls it made, what is open, what failed. Nothing in it is
 reworded, so nothing in it can be invented.
 """
 
@@ -122,7 +122,7 @@ class DigestFrame:
         return _OPEN_ITEM.search(self.state[:20_000]) is not None
 
     def unsaid(self, facts: Iterable[Fact]) -> list[Fact]:
-        """Facts that the state does not tell already."""
+        """Facts that the text of the graph's state does not hold already."""
         return [fact for fact in facts if fact.text not in self.state] if self.state else list(facts)
 
 

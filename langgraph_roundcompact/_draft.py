@@ -1,9 +1,9 @@
-"""From a summary to the messages that stand in for the target: recovered context, ledger, frame, ids, within the budget."""
+"""From a summary to the messages that replace the target: recovered context, ledger, frame and ids, within the budget."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -15,7 +15,15 @@ from langgraph_roundcompact._content import text_of
 from langgraph_roundcompact._effects import Count, Flow
 from langgraph_roundcompact._extract import SCAN_ALL
 from langgraph_roundcompact._ledger import facts_from_data, facts_to_data
-from langgraph_roundcompact._memory_block import BlockData, EarlierBlock, checkpoint_messages, frame, read_block, recovered_message
+from langgraph_roundcompact._memory_block import (
+    POINTERS_KEPT,
+    BlockData,
+    EarlierBlock,
+    checkpoint_messages,
+    frame,
+    read_block,
+    recovered_message,
+)
 from langgraph_roundcompact._parts import Job, Parts
 from langgraph_roundcompact._rank import Ranking
 from langgraph_roundcompact._spans import Cut, request_of
@@ -32,7 +40,7 @@ SUMMARY_SHARE = 0.75
 """Of the room for both texts, what a model's summary may take at most: facts it left out need the rest."""
 
 RECOVERED_FLOOR_TOKENS = 250
-"""A short plan and todo list with their frame: of a small budget the recovered context gets as much, up to a third of it."""
+"""A short plan and todo list with their frame: of a small budget the recovered context gets as much, up to two fifths of it."""
 
 SCAN_PER_TOKEN = 96
 """Characters of the work that are looked at for each token of the budget: more than that does not change what fits."""
@@ -114,7 +122,7 @@ def start_round(job: Job, parts: Parts, cut: Cut, sizes: Sizes, budget: int) -> 
 
 
 def _remembered(read: Callable[[str], _T]) -> Callable[[str], _T]:
-    """A reading that is done once for each text of a round: ladder, request and ledger look at the same ones."""
+    """`read`, cached for one round: ladder, summary request and ledger read the same texts."""
     known: dict[str, _T] = {}
 
     def once(text: str) -> _T:
@@ -129,7 +137,7 @@ def _remembered(read: Callable[[str], _T]) -> Callable[[str], _T]:
 def recover(round_: Round) -> str:
     """The recovered context, from the state as it is now."""
     parts, limit = round_.parts, round_.parts.config.reinject_max_tokens
-    share = max(round_.budget // 5, min(round_.budget // 3, RECOVERED_FLOOR_TOKENS))
+    share = max(round_.budget // 5, min(round_.budget * 2 // 5, RECOVERED_FLOOR_TOKENS))
     most = min(limit, round_.budget * 2 // 3) if limit is not None else share
     context = ReinjectContext(
         state=round_.job.state,
@@ -210,23 +218,28 @@ def _messages(round_: Round, texts: Texts, recovered: str, archive_id: str | Non
     role = round_.parts.config.checkpoint_role if len(ids) > 1 else "user"
     # With one id, or a pair that uses both, the recovered context has no message of its own.
     inside = recovered if len(ids) < 2 or role == "tool" else ""
-    pointers = tuple(dict.fromkeys((*(round_.earlier.data.archive_ids if round_.earlier else ()), *((archive_id,) if archive_id else ()))))
-    text = frame(texts.summary, texts.ledger, pointers, inside)
-    new = checkpoint_messages(text, _data(round_, texts, pointers), role=role, ids=ids)
+    data = _data(round_, texts, archive_id)
+    text = frame(texts.summary, texts.ledger, data.archive_ids, inside, earlier_archives=data.earlier_archives)
+    new = checkpoint_messages(text, data, role=role, ids=ids)
     return [*new, recovered_message(recovered, ids[1])] if recovered and not inside else new
 
 
-def _data(round_: Round, texts: Texts, pointers: Sequence[str]) -> BlockData:
+def _data(round_: Round, texts: Texts, archive_id: str | None) -> BlockData:
     messages, target = round_.job.messages, round_.cut.target
     gone = set(target)
     behind = [message for i, message in enumerate(messages) if i > target[0] and i not in gone]
     # What an earlier block says it replaced, but is there, it did not replace: a forged list must not take away the user's request.
     stays = {message.id for i, message in enumerate(messages) if i not in gone}
-    old = [key for key in round_.earlier.data.replaced_ids if key not in stays] if round_.earlier else ()
+    earlier = round_.earlier.data if round_.earlier else BlockData()
+    old = [key for key in earlier.replaced_ids if key not in stays]
+    pointers = tuple(dict.fromkeys((*earlier.archive_ids, *((archive_id,) if archive_id else ()))))
+    # The new entry holds the earlier checkpoint with its pointers; without one nothing else does.
+    spare = max(len(pointers) - POINTERS_KEPT, 0) if archive_id else 0
     return BlockData(
         replaced_ids=tuple(dict.fromkeys((*old, *(message.id for message in round_.replaced if message.id)))),
         last_kept_id=behind[-1].id if behind else None,
         kept_messages=len(behind),
-        archive_ids=tuple(pointers),
+        archive_ids=pointers[spare:],
+        earlier_archives=earlier.earlier_archives + spare,
         ledger=facts_to_data(texts.kept),
     )

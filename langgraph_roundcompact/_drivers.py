@@ -1,4 +1,6 @@
-"""The only place that waits. `run` and `arun` carry a flow's effects to the ports and its answers back; a test holds them to be twins.
+"""Drivers of the engine, sync and async: `run` and `arun` hand a flow's effects to the ports and the answers back to the flow.
+
+A flow is a generator that yields effects (`_effects`). A test keeps the two drivers equal but for `await`.
 
 The flow is advanced through `_advance`, which turns the end of the generator into a value: `StopIteration` cannot cross a thread's future.
 `arun` advances in a worker thread once the flow has asked for `Offload`, so that half a second of rules does not stall the event loop.

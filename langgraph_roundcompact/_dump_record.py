@@ -1,6 +1,6 @@
-"""What is dumped of one compaction: enough to see what was replaced, by what, and what it cost. Plain data, secrets out.
+"""The record of one compaction for the dump: what was replaced, by what, and what it cost. Plain data, redacted.
 
-Built only where dumping is switched on. Nothing in it may cost the compaction: what cannot be told leaves a stand-in.
+Built only where dumping is switched on. It must never make the compaction fail: a value that cannot be recorded is replaced by a note.
 """
 
 from __future__ import annotations

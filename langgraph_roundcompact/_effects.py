@@ -58,6 +58,10 @@ class Sleep:
     """Wait before the next try; the driver adds jitter. Answer: None."""
 
     seconds: float
+    until: float | None = None
+    """A date that the provider asks to wait for, in seconds since the epoch."""
+    most: float = 0.0
+    """Seconds that waiting for the date may take; 0: no limit."""
 
 
 @dataclass(frozen=True, slots=True)

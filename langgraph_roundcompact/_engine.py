@@ -1,6 +1,7 @@
 """The pipeline, once, top to bottom.
 
     measure ─► decide ─► cut ─► ladder ─► summarise ─► audit ─► put state back ─► gate ─► archive ─► splice ─► tell
+    _meter     _trigger  _spans _ladder   _narrate     _draft   reinject/         _gate   archive    _splice   _tell
 
 A generator: it yields what it wants done (`_effects`) and is resumed with the answer, or has the failure thrown in at the line that asked.
 Whatever is not certainly right leaves the window as it was; the result says why, and the run goes on.
@@ -38,6 +39,7 @@ from langgraph_roundcompact._trigger import (
     Sizes,
     Verdict,
     decide,
+    is_asked_again,
     is_breaker_open,
     is_cooling_down,
     is_due,
@@ -217,7 +219,7 @@ def _compact_cut(round_: Round) -> Flow[CompactionResult]:
     failures: Failures = (yield Memo("failures", (key,))) or NO_FAILURES
     groups = len(cut.groups)
     by_rules = is_breaker_open(parts.config, failures) or is_outgrown(job.limits, sizes, failures, groups)
-    if not job.force and is_cooling_down(parts.config, job.limits, sizes, failures, groups):
+    if not (job.force or is_asked_again(failures, job.task_id)) and is_cooling_down(parts.config, job.limits, sizes, failures, groups):
         result = told_result(job.messages, job.messages, "cooling_down", "cooldown", sizes.window)
         yield Emit(event_of("skipped", result, job))
         return result
@@ -232,7 +234,7 @@ def _compact_cut(round_: Round) -> Flow[CompactionResult]:
     if failed or rejected or failures is not NO_FAILURES:
         # A reviewer's no is no failure of the summariser: it opens no breaker.
         in_row = failures.in_row + 1 if failed else failures.in_row if rejected else 0
-        yield Memo("failures", (key,), Failures(in_row, groups, sizes.window, rejected=rejected))
+        yield Memo("failures", (key,), Failures(in_row, groups, sizes.window, rejected=rejected, task_id=job.task_id if rejected else ""))
     yield Emit(event_of("failed" if result.outcome == "failed" else "finished" if result.changed else "skipped", result, job))
     return result
 

@@ -221,7 +221,6 @@ class _Lead:
 
     def __init__(self, entry: EntryText, size: int, estimate: Estimate) -> None:
         self._entry, self._room, self._estimate = entry, size // 8, estimate
-        self._starts = [part.start for part in entry.parts]
         self._known: dict[int, int] = {}
 
     def text(self, start: int) -> str:
@@ -278,11 +277,14 @@ def _sizes(chunks: Any) -> tuple[int, int]:
 
 
 def _pieces(text: str, longest: int) -> Iterator[tuple[int, int]]:
-    """Lines, and parts of lines that are too long, cut at a blank where there is one near."""
+    """Lines, some short ones together, and parts of lines that are too long, cut at a blank where there is one near."""
     at = 0
     while at < len(text):
         newline = text.find("\n", at, at + longest)
-        stop = newline + 1 if newline >= 0 else min(at + longest, len(text))
+        # Measuring takes as long for a word as for a paragraph. What a blank line parts stays apart: messages are.
+        apart = text.find("\n\n", at, at + longest // 2)
+        together = apart + 2 if apart >= 0 else text.rfind("\n", at, at + longest // 2) + 1
+        stop = max(together, newline + 1) if newline >= 0 else min(at + longest, len(text))
         if newline < 0 and stop < len(text):
             blank = text.rfind(" ", at + longest // 2, stop)
             stop = blank + 1 if blank >= 0 else stop

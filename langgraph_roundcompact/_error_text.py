@@ -11,11 +11,13 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from email.utils import mktime_tz, parsedate_tz
 from typing import Any, Final
 
 TEXT_LIMIT: Final = 20_000
 """Characters of an error text that are looked at."""
 _CHAIN_LIMIT: Final = 12
+_LONGEST_DATE: Final = 60
 _RECORD_LIMIT: Final = 40
 
 
@@ -78,8 +80,21 @@ def stated_delay(exc: BaseException) -> float | None:
         seconds = _as_seconds(_header(exc, name))
         if seconds is not None:
             return seconds / divisor
+    moment, sent = stated_moment(exc), _as_moment(_header(exc, "date"))
+    if moment is not None and sent is not None:
+        return max(moment - sent, 0.0)  # by the provider's own clock
     field = _as_seconds(_field(exc, "retry_after"))
     return field if field is not None else _spoken_delay(text_of_error(exc))
+
+
+def stated_moment(exc: BaseException) -> float | None:
+    """The date before which one exception asks for no other try, in seconds since the epoch."""
+    return _as_moment(_header(exc, "retry-after"))
+
+
+def forbids_retry(exc: BaseException) -> bool:
+    """Whether the server says that the same request will not succeed."""
+    return str(_header(exc, "x-should-retry")).strip().lower() == "false"
 
 
 def stated_gap(exc: BaseException) -> OverflowGap | None:
@@ -151,6 +166,17 @@ def _as_seconds(value: object) -> float | None:
     return seconds if math.isfinite(seconds) and seconds >= 0 else None
 
 
+def _as_moment(value: object) -> float | None:
+    """An HTTP date in seconds since the epoch."""
+    if not isinstance(value, str) or len(value) > _LONGEST_DATE:
+        return None
+    try:
+        parsed = parsedate_tz(value)
+        return float(mktime_tz(parsed)) if parsed else None
+    except (ValueError, OverflowError, TypeError):
+        return None
+
+
 def _header(exc: BaseException, name: str) -> object:
     """A header of the answer, whatever holds the headers and however they are spelled."""
     response = _field(exc, "response")
@@ -170,16 +196,19 @@ def _header(exc: BaseException, name: str) -> object:
 
 _DELAY: Final = re.compile(
     r"(?:retrydelay['\"]?[:=] ?['\"]?|(?:try again|retry|wait)(?: again)? (?:after|in) )"
-    r"(?:(\d{1,4})m(?!s) ?)?(\d{1,6}(?:\.\d{1,9})?) ?(ms|s)(?![a-z])"
+    r"(?:(\d{1,3})h ?)?(?:(\d{1,4})m(?!s) ?)?(\d{1,6}(?:\.\d{1,9})?) ?(ms|s)(?![a-z])"
 )
+_DELAY_FIELD: Final = re.compile(r"(?<!\w)retry_(?:after(?:_seconds)?['\"]?[:=] ?['\"]?|delay \{ ?seconds: )(\d{1,6}(?:\.\d{1,9})?)(?![\w.])")
 _DELAY_IN_WORDS: Final = re.compile(r"(?:try again|retry|wait)(?: again)? (?:after|in) (\d{1,6}) (second|minute|millisecond)")
 
 
 def _spoken_delay(text: str) -> float | None:
     found = _DELAY.search(text)
     if found:
-        minutes, amount, unit = found.groups()
-        return int(minutes or 0) * 60 + float(amount) / (1000 if unit == "ms" else 1)
+        hours, minutes, amount, unit = found.groups()
+        return int(hours or 0) * 3600 + int(minutes or 0) * 60 + float(amount) / (1000 if unit == "ms" else 1)
+    if (field := _DELAY_FIELD.search(text)) is not None:
+        return float(field[1])
     found = _DELAY_IN_WORDS.search(text)
     return int(found[1]) * {"second": 1.0, "minute": 60.0, "millisecond": 0.001}[found[2]] if found else None
 

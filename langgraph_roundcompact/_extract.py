@@ -251,7 +251,7 @@ class _Collector:
                 self.line(fact.kind, fact.text, fact.weight, fact.note)
 
     def say_last(self) -> None:
-        """What the assistant said last is its intention."""
+        """File what the assistant said last as its intention."""
         last = last_words(self.last_said)
         if last:
             self.line("intent", last, 10)

@@ -72,7 +72,7 @@ class Fact:
         return ("term" if self.kind in TERM_KINDS else self.kind, self.text)
 
     def joined(self, later: Fact) -> Fact:
-        """This fact told again: newer and better known, nothing else about it changes."""
+        """This fact and a later sighting of it as one."""
         return replace(
             self,
             order=max(self.order, later.order),
@@ -84,7 +84,7 @@ class Fact:
 
 
 def later_note(kind: str, before: str, after: str) -> str:
-    """The note of a fact that is told again.
+    """The note of a fact that is seen again.
 
     The newer one; of a file all operations, repeats left out, the last six; of a command the last two endings that differ.
     """

@@ -49,7 +49,7 @@ def marked(message: BaseMessage, original: BaseMessage, tier: str) -> BaseMessag
 
 
 def sealed(message: BaseMessage, *, last_kept_id: str | None, kept_messages: int, facts: Iterable[Fact], ended: str) -> BaseMessage:
-    """A folded message with what later steps ask of it.
+    """A folded message with the data that later steps need.
 
     Args:
         message: The folded message.

@@ -1,6 +1,6 @@
-"""Climbing the ladder: each tier looks at the target, the window is measured again, and the climb ends where the target is reached.
+"""The ladder: the tiers fold the target one after the other; the window is measured after each, and the first that reaches the target size ends it.
 
-A tier is somebody's code: what it returns is used only if it keeps every pair, names only messages of the target, and is no larger. What was
+A tier may be the user's code: what it returns is used only if it keeps every pair, names only messages of the target, and is no larger. What was
 folded before, or is pinned, comes back as it was, whatever the tier made of it.
 
 Folds that reach the target are sealed and become the step's result; the facts they hide travel on the messages. Folds that do not are given up:
@@ -22,6 +22,7 @@ from langgraph_roundcompact._content import text_of
 from langgraph_roundcompact._decisions import told_tier
 from langgraph_roundcompact._draft import Round
 from langgraph_roundcompact._effects import Count, Flow, MeasureWindow, Record, WriteArchive
+from langgraph_roundcompact._fault import told
 from langgraph_roundcompact._folded import is_folded, is_pinned, marked
 from langgraph_roundcompact._gate import faults
 from langgraph_roundcompact._groups import group_messages
@@ -48,7 +49,7 @@ _LARGEST_SCALE = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Ladder:
-    """What the tiers made of the window."""
+    """The window as the tiers left it."""
 
     messages: list[BaseMessage]
     tokens: int
@@ -84,7 +85,7 @@ def climb(round_: Round, *, pointers: bool = True) -> Flow[Ladder]:
         if step is not None:
             gain = weight - (yield Count([step.folds.get(i, job.messages[i]) for i in places if i not in step.gone]))
         if step is not None and gain > 0:
-            ladder = replace(step, tokens=ladder.tokens - gain)
+            ladder = replace(step, tokens=ladder.tokens - int(gain * round_.sizes.scale))
             weight -= gain
         if pointers:
             ladder = yield from _noted(round_, _name(tier), before, ladder, "" if gain > 0 else "no_gain" if step is not None else "nothing_to_fold")
@@ -141,9 +142,10 @@ def relieve(round_: Round) -> Flow[Round | None]:
     if parts.has_archive and not (yield from _archived(round_, step)):
         return None  # never read, and not kept anywhere: better to be refused
     gain = (yield Count(tail)) - (yield Count([step.folds.get(i, job.messages[i]) for i in places]))
+    after = sizes.without(gain)
     yield from commit_folds(job, parts.is_real_user, step.folds)
-    yield from _noted(round_, _name(single_fold), Ladder([], sizes.window), replace(step, tokens=sizes.window - gain), "protected_tail")
-    return replace(round_, job=replace(job, messages=step.messages), sizes=replace(sizes, window=max(sizes.window - gain, 0), growth=0))
+    yield from _noted(round_, _name(single_fold), Ladder([], sizes.window), replace(step, tokens=after.window), "protected_tail")
+    return replace(round_, job=replace(job, messages=step.messages), sizes=replace(after, growth=0))
 
 
 def _unread(round_: Round) -> tuple[int, ...]:
@@ -209,13 +211,17 @@ def _context(round_: Round, places: Sequence[int], *, pointers: bool) -> TierCon
         target_tokens=min(job.limits.target, sizes.fixed + round_.budget),
         window_tokens=sizes.window,
         round_budget_tokens=round_.budget,
-        reclaim_at_least_tokens=int(sizes.new_work * RECLAIM_RATIO) if reclaim is None else reclaim,
+        reclaim_at_least_tokens=int(sizes.new_work * sizes.scale * RECLAIM_RATIO) if reclaim is None else reclaim,
         request=text_of(round_.request) if round_.request is not None else "",
         estimate=parts.estimate,
         idle_seconds=job.idle_seconds if job.idle_seconds is not None else idle_seconds(job.messages),
-        scale=min(max(sizes.new_work / estimated, 1 / _LARGEST_SCALE), _LARGEST_SCALE) if estimated and sizes.new_work else 1.0,
+        scale=sizes.scale * _counted_per_estimated(sizes.new_work, estimated),
         **where,
     )
+
+
+def _counted_per_estimated(counted: int, estimated: int) -> float:
+    return min(max(counted / estimated, 1 / _LARGEST_SCALE), _LARGEST_SCALE) if counted and estimated else 1.0
 
 
 def _step(
@@ -247,8 +253,8 @@ def _call(tier: Tier, given: Sequence[BaseMessage], context: TierContext, passes
         return list(tier(tuple(given), context))
     except passes:
         raise
-    except Exception:
-        log.exception("the tier %s failed and is skipped", _name(tier))
+    except Exception as exc:  # noqa: BLE001 - anybody's code; the ladder goes on without it
+        log.error("the tier %s failed (%s) and is skipped", _name(tier), told(exc))
         return None
 
 

@@ -1,4 +1,4 @@
-"""Which lines of a text tell something: sentences of the assistant, lines of results, answers of people."""
+"""Which lines of a text carry information, and how much: sentences of the assistant, lines of tool results, answers of people."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def _sentence_weight(sentence: str) -> int:
 
 
 def telling_lines(text: str, *, failed: bool, file: str = "", asked: str = "") -> list[tuple[str, int, str]]:
-    """The lines of a result that tell something: `(kind, points, line)`, in reading order.
+    """The informative lines of a tool result: `(kind, points, line)`, in reading order.
 
     Args:
         text: The result.

@@ -34,6 +34,11 @@ _INTERNAL = re.compile(r"\s*<(system-reminder|memory_block_\w{1,40}|recovered_co
 _OWN_FORM = re.compile(r"\s*<(memory_block_current|recovered_context)>")
 _RECALL = re.compile(r"\[\[COMPRESSION_RECALL: id=([^\]\s<>]{1,200})\]\]")
 _POINTERS = re.compile(rf"(?:\s*{_RECALL.pattern})*\s*")
+_EARLIER = re.compile(r"\[\+\d{1,9} earlier archives, all readable through recall\]")
+
+POINTERS_SHOWN, POINTERS_KEPT = 3, 64
+"""Newest archive ids that stand in the text, and in the data. An entry holds the checkpoint before it with that one's ids, so that every entry
+is reached from the newest ones, however many there are."""
 
 Kind = Literal["checkpoint", "recovered_context"]
 
@@ -49,6 +54,9 @@ class BlockData:
     kept_messages: int = 0
     """Messages that stood behind the checkpoint at that moment, for lists without ids."""
     archive_ids: tuple[str, ...] = ()
+    """Entries with what was replaced, newest last; at most `POINTERS_KEPT` where the newest was written."""
+    earlier_archives: int = 0
+    """How many entries came before those; at least, where branches were joined."""
     ledger: Any = field(default_factory=list)
     """Facts as data, see `_ledger.facts_to_data`."""
 
@@ -62,14 +70,25 @@ class EarlierBlock:
     data: BlockData
 
 
-def frame(summary: str, ledger: str = "", archive_ids: Sequence[str] = (), recovered: str = "") -> str:
-    """The checkpoint's text. Empty sections are not stored; nothing inside can close our tags early."""
+def frame(summary: str, ledger: str = "", archive_ids: Sequence[str] = (), recovered: str = "", *, earlier_archives: int = 0) -> str:
+    """The checkpoint's text. Empty sections are not stored; nothing inside can close our tags early.
+
+    Args:
+        summary: The narrative.
+        ledger: Facts, verbatim.
+        archive_ids: Entries with what was replaced, newest last; the newest few are shown, the others counted.
+        recovered: Recovered context, where it has no message of its own.
+        earlier_archives: Entries before those, to be counted too.
+    """
     parts = [_OPEN, f"<meaning>{_MEANING}</meaning>", f"<conflict_policy>{_POLICY}</conflict_policy>"]
     if summary:
         parts.append(f"<summary>\n{neutralise(summary)}\n</summary>")
     if ledger:
         parts.append(f"<ledger>\n{neutralise(ledger)}\n</ledger>")
-    parts += map(pointer, archive_ids)
+    earlier_archives += max(len(archive_ids) - POINTERS_SHOWN, 0)
+    if earlier_archives:
+        parts.append(f"[+{earlier_archives} earlier archives, all readable through recall]")
+    parts += map(pointer, archive_ids[-POINTERS_SHOWN:])
     parts.append(_CLOSE)
     if recovered:
         parts.append(recovered)
@@ -94,7 +113,7 @@ def recovered_message(text: str, message_id: str | None) -> BaseMessage:
 
 
 def mark_of(message: BaseMessage) -> Kind | None:
-    """Which of our messages this is, by its metadata; None for everything else."""
+    """Whether the metadata mark a message as a checkpoint or as recovered context; None for every other message."""
     if message.additional_kwargs.get("lc_source") != SOURCE:
         return None
     data = message.additional_kwargs.get("lc_data")
@@ -166,13 +185,14 @@ def read_data(message: BaseMessage) -> BlockData:
     """The data of a checkpoint; junk is read as nothing."""
     raw = message.additional_kwargs.get("lc_data")
     raw = raw if isinstance(raw, Mapping) else {}
-    last, kept = raw.get("last_kept_id"), raw.get("kept_messages")
+    last = raw.get("last_kept_id")
     return BlockData(
         replaced_ids=_strings(raw.get("replaced_ids")),
         last_kept_id=last if isinstance(last, str) else None,
-        kept_messages=kept if isinstance(kept, int) and not isinstance(kept, bool) and kept >= 0 else 0,
+        kept_messages=_count(raw.get("kept_messages")),
         # An id that does not read as one could close the pointer and speak for itself.
         archive_ids=tuple(item for item in _strings(raw.get("archive_ids")) if _RECALL.fullmatch(pointer(item))),
+        earlier_archives=min(_count(raw.get("earlier_archives")), 10**8),
         ledger=raw.get("ledger"),
     )
 
@@ -206,7 +226,7 @@ def _bodies(text: str) -> Iterator[str]:
 
 def _narrative(body: str) -> str:
     summary = _section(body, "summary")
-    return summary or ("" if _section(body, "ledger") else _FRAME.sub("", _RECALL.sub("", body)).strip())
+    return summary or ("" if _section(body, "ledger") else _FRAME.sub("", _EARLIER.sub("", _RECALL.sub("", body))).strip())
 
 
 def _joined(blocks: Sequence[BlockData]) -> BlockData:
@@ -218,6 +238,8 @@ def _joined(blocks: Sequence[BlockData]) -> BlockData:
         blocks[-1],
         replaced_ids=tuple(dict.fromkeys(item for block in blocks for item in block.replaced_ids)),
         archive_ids=tuple(dict.fromkeys(item for block in blocks for item in block.archive_ids)),
+        # Branches of one round have most of what came before in common.
+        earlier_archives=max(block.earlier_archives for block in blocks),
         ledger=[fact for ledger in ledgers for fact in ledger],
     )
 
@@ -248,9 +270,14 @@ def _marks(kind: Kind, data: BlockData | None) -> dict[str, Any]:
             "last_kept_id": data.last_kept_id,
             "kept_messages": data.kept_messages,
             "archive_ids": list(data.archive_ids),
+            **({"earlier_archives": data.earlier_archives} if data.earlier_archives else {}),
             "ledger": data.ledger,
         }
     return {"lc_source": SOURCE, "lc_data": fields}
+
+
+def _count(value: object) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else 0
 
 
 def _strings(value: object) -> tuple[str, ...]:

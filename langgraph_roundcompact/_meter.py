@@ -13,13 +13,15 @@ import logging
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeGuard
+from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
+from langgraph_roundcompact._effects import Count, MeasureWindow
 from langgraph_roundcompact._encoding import TextCounter
 from langgraph_roundcompact._message_tokens import FRAME_TOKENS, json_text, message_tokens
+from langgraph_roundcompact._usage import reported_tokens
 
 log = logging.getLogger("langgraph_roundcompact")
 
@@ -28,7 +30,6 @@ TokenCounter = Callable[[Sequence[BaseMessage]], int]
 
 _TABLE_LIMIT = 65_536
 _TEXT_KEPT_FROM = 256
-_LARGEST_USAGE = 100_000_000
 _DEPTH = 32
 
 # One encoding a process: it takes some 50 MB, and what it counts does not depend on who asks.
@@ -132,6 +133,19 @@ class Meter:
         index, reported = anchor
         return WindowCount(reported + self._sum(messages[index + 1 :], exact=exact), anchored=True, overhead=overhead)
 
+    def answer(self, effect: Count | MeasureWindow) -> int | WindowCount:
+        """What the engine asks of a counter: tokens of some messages, or how full a window is."""
+        if isinstance(effect, Count):
+            return self.count(effect.messages)
+        return self.window(
+            effect.messages,
+            round_start=effect.round_start,
+            stale_before=effect.stale_before,
+            system_message=effect.system_message,
+            tools=effect.tools,
+            exact=effect.exact,
+        )
+
     def _count_tool(self, tool: Any) -> int:
         return self._kept(_tool_fingerprint(tool), lambda: self._texts.count(_tool_text(tool)))
 
@@ -210,29 +224,11 @@ def _anchor(messages: Sequence[BaseMessage], round_start: int, stale_before: int
             continue
         if index < round_start and answered:
             return None
-        reported = _reported(message)
+        reported = reported_tokens(message)
         if reported:
             return index, reported
         answered = answered or index >= round_start
     return None
-
-
-def _reported(message: AIMessage) -> int:
-    """Tokens of request and answer as the provider reported them; 0 when unknown (absent, zero, incomplete, negative, not a number)."""
-    usage: Any = message.usage_metadata
-    if not isinstance(usage, Mapping):
-        return 0
-    total = usage.get("total_tokens")
-    if _is_usage(total):
-        return total
-    sent, answered = usage.get("input_tokens"), usage.get("output_tokens")
-    if _is_usage(sent) and (_is_usage(answered) or answered == 0):
-        return sent + int(answered)
-    return 0
-
-
-def _is_usage(value: Any) -> TypeGuard[int]:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 < value <= _LARGEST_USAGE
 
 
 def _chain(messages: Sequence[BaseMessage]) -> list[int]:

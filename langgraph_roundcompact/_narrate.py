@@ -1,6 +1,6 @@
 """The narrative of a checkpoint: the application's own notes, or the summariser's answer, or none.
 
-Work that does not fit into one summary request is told part by part within the same step. Each further request shows the answer so far as the
+Work that does not fit into one summary request is summarised part by part within the same step. Each further request shows the answer so far as the
 earlier checkpoint and takes the groups that come next; what no request contained stays in the window.
 """
 
@@ -9,12 +9,13 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 
-from langgraph_roundcompact._ask import Answer, Live, ask, group_digest, sum_usage
+from langgraph_roundcompact._ask import Answer, Live, ask, group_digest
 from langgraph_roundcompact._draft import Round
 from langgraph_roundcompact._effects import Count, Flow
 from langgraph_roundcompact._request import SummarySource
 from langgraph_roundcompact._session_memory import Notes, read_notes
 from langgraph_roundcompact._trigger import decide
+from langgraph_roundcompact._usage import sum_usage
 
 log = logging.getLogger("langgraph_roundcompact")
 
@@ -28,7 +29,7 @@ _NOTHING = Answer(text=None, reason="", groups_covered=0, attempts=(), usage=Non
 
 
 def narrate(round_: Round, *, use_model: bool) -> Flow[Answer]:
-    """What tells the round's work, and how many of its leading groups that covers. `text` None: `reason` says why there is nothing."""
+    """The summary of the round's work, and how many of its leading groups it covers. `text` None: `reason` says why there is none."""
     parts = round_.parts
     notes = yield from _notes(round_)
     if notes is not None:

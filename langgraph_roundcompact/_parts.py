@@ -1,4 +1,4 @@
-"""What one step of the engine works with: the parts a compactor was built from, and the job at hand. Plain frozen records."""
+"""Input of the engine: the parts a compactor was built from (`Parts`), and one check of one window (`Job`). Plain frozen records."""
 
 from __future__ import annotations
 
@@ -76,6 +76,8 @@ class Job:
     """The agent's own model overflowed: without a summary rules make the checkpoint."""
     review: Any = None
     """True, or the user's callable: a checkpoint is shown before it is applied."""
+    task_id: str = ""
+    """The host's task around us, where it is run again from its start when an interrupt is answered."""
     origin: Any = None
     """Set by `_standing`: where the messages come from when a stand-in is among them."""
     native_compaction: bool = False

@@ -1,4 +1,4 @@
-"""What the drivers reach: the counter, the summariser, the tables, the archive, the observers. The only part that knows time and threads.
+"""Answers to the engine's effects: the counter, the summariser, the tables, the archive, the observers. The engine's only access to time and threads.
 
 Each effect has one line per colour; what needs no waiting is answered by `_local` for both. The tables end in `assert_never`, so that a new
 effect is a type error until both colours answer it.
@@ -39,6 +39,7 @@ from langgraph_roundcompact._effects import (
     WriteArchive,
     WriteDump,
 )
+from langgraph_roundcompact._fault import told
 from langgraph_roundcompact._memo import BoundedTable
 from langgraph_roundcompact._memory_block import SOURCE
 from langgraph_roundcompact._meter import Meter, WindowCount
@@ -185,16 +186,7 @@ class CompactorPorts:
                 assert_never(effect)
 
     def _measure(self, effect: Count | MeasureWindow) -> int | WindowCount:
-        if isinstance(effect, Count):
-            return self.meter.count(effect.messages)
-        return self.meter.window(
-            effect.messages,
-            round_start=effect.round_start,
-            stale_before=effect.stale_before,
-            system_message=effect.system_message,
-            tools=effect.tools,
-            exact=effect.exact,
-        )
+        return self.meter.answer(effect)
 
     async def _ameasure(self, effect: Count | MeasureWindow) -> int | WindowCount:
         # Our own counter is quick for a step's worth of text; a user's may call a tokenizer service, and the first count loads an encoding.
@@ -266,8 +258,8 @@ class CompactorPorts:
                 self._on_event(event)
             except GraphBubbleUp:
                 raise
-            except Exception:
-                log.exception("on_event failed")
+            except Exception as exc:  # noqa: BLE001 - anybody's code
+                log.error("on_event failed (%s)", told(exc))
         self.telemetry.observe(event)
         writer = _stream_writer()
         if writer is not None:
@@ -356,12 +348,13 @@ def _text_chars(block: object) -> int:
 
 
 def _jittered(effect: Sleep) -> float:
-    return effect.seconds * (1 + random.random() * JITTER)
+    left = effect.until - time.time() if effect.until is not None else 0.0
+    return max(effect.seconds, min(left, effect.most) if effect.most else left) * (1 + random.random() * JITTER)
 
 
 def _accepted(answer: object) -> None:
     """Some stores say in their answer what they should have raised."""
-    if isinstance(answer, Mapping) and (answer.get("error") or answer.get("ok") is False):
+    if answer is False or isinstance(answer, Exception) or (isinstance(answer, Mapping) and (answer.get("error") or answer.get("ok") is False)):
         msg = "the archive answered with an error"
         raise OSError(msg)
 

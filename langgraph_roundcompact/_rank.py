@@ -1,7 +1,7 @@
 """Which facts are worth their length, and as many of them as a budget holds.
 
-Ranking is greedy cover. A line is worth what it says, plus the exact strings and the words in it that nothing chosen before it holds; a term
-is worth how likely it is wanted again. Facts are taken by worth per character, so many short exact strings win over prose, and nothing is
+Ranking is a greedy cover. The worth of a line is that of its kind, plus that of the terms and words in it which nothing chosen before it holds; the
+worth of a term is how likely it is needed again. Facts are taken by worth per character, so many short exact strings win over prose, and nothing is
 paid for twice. The order does not depend on the budget: a larger budget only ever adds.
 
 The figures were measured on transcripts of real agents: of the names that the assistant itself used in the last fifth of its work, one in

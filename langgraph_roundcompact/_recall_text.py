@@ -17,7 +17,7 @@ from langgraph_roundcompact._entry_text import EntryText, calls_of, cut, entry_t
 from langgraph_roundcompact._escape import neutralise
 from langgraph_roundcompact._memory_block import pointer, read_block
 from langgraph_roundcompact._search import best_lines
-from langgraph_roundcompact._spans import find_round
+from langgraph_roundcompact._spans import IsRealUser, find_round, is_real_user
 
 TOOL_NAME = "recall_compressed_context"
 _OPEN, _CLOSE = "<recalled_context", "</recalled_context>"
@@ -39,13 +39,30 @@ def pointers_in(text: str) -> list[str]:
     return list(dict.fromkeys(_POINTER.findall(text)))
 
 
-def round_ids(messages: Sequence[BaseMessage]) -> list[str] | None:
+def points_to(record: Mapping[str, Any]) -> list[str]:
+    """The archive ids that an entry's messages point to: in their text, and in the data of a checkpoint among them."""
+    messages = record.get("messages")
+    messages = [message for message in messages if isinstance(message, Mapping)] if isinstance(messages, list) else []
+    found = [one for message in messages for one in pointers_in(str(message.get("content")))]
+    for message in messages:
+        kwargs = message.get("additional_kwargs")
+        data = kwargs.get("lc_data") if isinstance(kwargs, Mapping) else None
+        listed = data.get("archive_ids") if isinstance(data, Mapping) else None
+        found += [one for one in listed if isinstance(one, str) and re.fullmatch(_ID, one)] if isinstance(listed, list) else []
+    return list(dict.fromkeys(found))
+
+
+def round_ids(messages: Sequence[BaseMessage], is_real: IsRealUser = is_real_user) -> list[str] | None:
     """The archive ids of the current round: of its checkpoint and of its folded messages.
+
+    Args:
+        messages: The messages of a state.
+        is_real: Which messages a person sent.
 
     Returns:
         Where the round has none, those of the newest earlier checkpoint; None where there is no checkpoint either.
     """
-    if found := ids_in(messages[find_round(messages) :]):
+    if found := ids_in(messages[find_round(messages, is_real) :]):
         return found
     for message in reversed(messages):
         block = read_block([message])
@@ -137,7 +154,7 @@ def what_there_is(why: str, entries: Sequence[tuple[str, Record]], *, total: int
     """A miss: why, and what could be asked for instead."""
     lines = [f"- {key}: {_about(record)}" for key, record in entries[:_MOST_ENTRIES]]
     if total > len(lines):
-        lines.append(f"- and {total - len(lines)} more")
+        lines.append(f"- and at least {total - len(lines)} more")
     listed = ["The archive holds:", *lines] if lines else ["Nothing is archived there."]
     return _OWN_TAG.sub("&lt;", neutralise("\n".join([why, *listed, *([hint] if hint else [])])))
 

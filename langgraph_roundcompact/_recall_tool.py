@@ -13,9 +13,12 @@ from langgraph_roundcompact._archive_access import arun, run
 from langgraph_roundcompact._archive_items import Ask
 from langgraph_roundcompact._content import as_messages
 from langgraph_roundcompact._estimate import estimate_tokens
+from langgraph_roundcompact._fault import told
 from langgraph_roundcompact._ports import Archive, current_thread_id
 from langgraph_roundcompact._recall import Desk, Wanted, recall
 from langgraph_roundcompact._recall_text import TOOL_NAME
+from langgraph_roundcompact._spans import IsRealUser
+from langgraph_roundcompact._spans import is_real_user as default_is_real_user
 from langgraph_roundcompact._state import read_messages
 from langgraph_roundcompact.errors import ArchiveError
 
@@ -26,7 +29,7 @@ ANSWER_TOKENS, RESULTS = 4000, 3
 """Tokens of an answer, and passages that a query finds, at most."""
 
 
-def create_recall_tool(archive: Archive) -> BaseTool:
+def create_recall_tool(archive: Archive, *, is_real_user: IsRealUser | None = None) -> BaseTool:
     """A tool by which the agent reads replaced originals again: by archive id, by message or call id, or by words.
 
     It looks into the archives of the current round, which it knows from the checkpoint in the state; in the whole thread where the state has no
@@ -34,21 +37,26 @@ def create_recall_tool(archive: Archive) -> BaseTool:
 
     Args:
         archive: Where the originals are.
+        is_real_user: Which messages a person sent, where the compactor was given one: it tells where the current round begins.
     """
-    return sized_recall_tool(archive)
+    return sized_recall_tool(archive, is_real_user=is_real_user)
 
 
-def sized_recall_tool(archive: Archive, *, max_tokens: int = ANSWER_TOKENS, results: int = RESULTS) -> BaseTool:
+def sized_recall_tool(
+    archive: Archive, *, max_tokens: int = ANSWER_TOKENS, results: int = RESULTS, is_real_user: IsRealUser | None = None
+) -> BaseTool:
     """Same as `create_recall_tool`, with the sizes of an answer.
 
     Args:
         archive: Where the originals are.
         max_tokens: Tokens of an answer; what does not fit is pointed to.
         results: Passages that a query finds at most.
+        is_real_user: As for `create_recall_tool`.
     """
+    is_real = is_real_user or default_is_real_user
 
     def desk(state: Any) -> Desk:
-        return Desk(_messages(state), current_thread_id(), max_tokens, results, estimate_tokens)
+        return Desk(_messages(state), current_thread_id(), max_tokens, results, estimate_tokens, is_real)
 
     def recall_compressed_context(
         archive_id: str | None = None,
@@ -96,7 +104,7 @@ def _flow(
 
 
 def _unreadable(exc: ArchiveError) -> str:
-    log.warning("the archive could not be read: %s", exc)
+    log.warning("the archive could not be read (%s)", told(exc))
     return "The archive cannot be read at the moment. Go on with what you know, or try again later."
 
 

@@ -11,11 +11,12 @@ patterns start at a fixed prefix and take the whole run of characters in one ste
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Final
 
-from langgraph_roundcompact._secret_judge import MARK, is_path, is_placeholder, is_random, tells_about, words_of
+from langgraph_roundcompact._secret_judge import MARK, hide_unless, is_path, is_placeholder, is_random, tells_about, words_of
+from langgraph_roundcompact._secret_manifests import hide_manifests
 from langgraph_roundcompact._secret_places import hide_placed
 from langgraph_roundcompact._secret_tokens import hide_tokens
 
@@ -35,12 +36,16 @@ def default_redact(text: str) -> str:
         The same text with `[REDACTED]` in place of each value that is taken for a secret; key names, hosts and users stay. Redacting the
         result again changes nothing.
     """
+    text = hide_manifests(text)
     if "PRIVATE KEY" in text:
         text = _private_keys(text)
     if "Private-Lines: " in text:
         text = _PUTTY.sub(rf"\1{MARK}\n", text)
     if "://" in text:
         text = _in_urls(text)
+    if "?" in text or "&" in text:
+        text = _SIGNED.sub(hide_unless(is_placeholder), text)
+        text = _QUERY.sub(hide_unless(lambda value: not is_random(value)), text)
     text = hide_tokens(text)
     if len(text) < _LONGEST_WORD and text.replace("_", "").replace("-", "").isalnum():
         return text  # an id or a name, of which there are many, assigns nothing
@@ -104,19 +109,15 @@ _USER_INFO = re.compile(r"://([^\s/:@\"'<>\[\]]{0,128}):([^\s/\"'<>]{1,512})@(?=
 # A password with a slash, which a port in front of a path is not; and a key in the place of the user, as in a Sentry address.
 _WITH_SLASH = re.compile(r"://([^\s/:@\"'<>\[\]]{0,128}):(?!\d{1,5}/)([^\s\"'<>()\[\]{},@]{1,100})@(?=[\w\[.-])")
 _USER_ONLY = re.compile(r"(://)([\w.~%-]{20,128})(?=@[\w\[.-])")
-_QUERY = re.compile(r"([?&](?:sig|signature|key|code|auth|X-Amz-Signature|X-Amz-Security-Token)=)([^\s\"'<>&;#]{4,512})")
+_SIGNED = re.compile(r"([?&](?:sig|[Ss]ignature|X-Amz-Signature|X-Amz-Security-Token|X-Goog-Signature)=)([^\s\"'<>&;#]{4,512})")
+_QUERY = re.compile(r"([?&](?:key|code|auth)=)([^\s\"'<>&;#]{8,512})")
 
 
 def _in_urls(text: str) -> str:
-    """Passwords in `scheme://user:password@host`, signatures in queries."""
+    """Passwords in `scheme://user:password@host`."""
     for pattern in (_USER_INFO, _WITH_SLASH):
         text = pattern.sub(lambda found: found[0] if is_placeholder(found[2]) else f"://{found[1]}:{MARK}@", text)
-    text = _USER_ONLY.sub(_hide_unless(lambda value: not is_random(value)), text)
-    return _QUERY.sub(_hide_unless(is_placeholder), text)
-
-
-def _hide_unless(harmless: Callable[[str], bool]) -> Callable[[re.Match[str]], str]:
-    return lambda found: found[0] if harmless(found[2]) else found[1] + MARK
+    return _USER_ONLY.sub(hide_unless(lambda value: not is_random(value)), text)
 
 
 # --- assignments -----------------------------------------------------------------------------------------------------------------------------
@@ -196,6 +197,8 @@ def _value_span(text: str, found: re.Match[str]) -> tuple[int, int] | None:
     quote = next((quote for quote in _QUOTES if text.startswith(quote, start)), "")
     if word.lower() == "pass" and not in_environment and not quote:
         return None  # "PASS: TestX", "pass: 5"
+    if word.lower() == "pw" and not (head + word).isupper() and head.strip("_-") != head.strip("_-").lower():
+        return None  # the end of something in base64
     if quote:
         return _quoted_span(text, start + len(quote), quote, weak=weak)
     return _plain_span(text, start, sep, weak=weak, in_environment=in_environment)

@@ -61,7 +61,7 @@ def read_decision(answer: object) -> Decision | None:
 
 
 def narrate_once(round_: Round, *, use_model: bool) -> Flow[Answer]:
-    """What tells the round's work: the narrative that was shown for review in this very step, if the step is run again; else a new one."""
+    """The summary of the round's work: the one that was shown for review in this very step, if the step is run again; else a new one."""
     if round_.job.review:
         shown: CompactionReview | None = yield ShownBefore(_key(round_))
         if shown is not None:
@@ -81,6 +81,10 @@ def review(
     An edited text goes the way of every summary: redacted, escaped, cut to the budget, and the facts that it leaves out stand in the ledger.
     """
     said = read_decision((yield Review(_shown(round_, answer, draft, summary, outcome), round_.job.review)))
+    if said is not None and said.action == "accept" and answer.attempts and not callable(round_.job.review):
+        # An interrupt is answered in a later run of the step, and this text was made in this very run: the one that was shown is gone.
+        log.warning("the checkpoint that was agreed to is not known any more: nothing is replaced")
+        return None
     if said is None:
         log.warning("the answer to the review was not understood: nothing is replaced (say 'accept', 'reject' or {'action': 'edit', 'summary': ...})")
     if said is None or said.action == "reject":

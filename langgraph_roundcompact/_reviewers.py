@@ -11,17 +11,35 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config
 from langgraph.types import Interrupt, interrupt
 
+from langgraph_roundcompact._fault import told
+from langgraph_roundcompact._memo import BoundedTable
 from langgraph_roundcompact.events import CompactionReview
 
 log = logging.getLogger("langgraph_roundcompact")
 
-Reviewer = Callable[[CompactionReview], Any]
-"""Sees a checkpoint before it is applied and answers as `interrupt()` is resumed: accept, edit or reject."""
+_ANSWERED = BoundedTable(256)
+"""Answers got by `interrupt()`, by the run of a task in which they were got and the text that was shown."""
+
+
+def _interrupted(review: CompactionReview) -> Any:
+    """The answer to an interrupt.
+
+    LangGraph finds answers by their order. So a question is asked once in a run of a task, however often the model call is tried in it.
+    """
+    # Each run of a task has a counter of its own. It is no public interface: without it the question is asked again.
+    run = getattr((ensure_config().get("configurable") or {}).get("__pregel_scratchpad"), "interrupt_counter", None)
+    key = f"{id(run)} {review.checkpoint}"
+    known = _ANSWERED.get(key)
+    if run is not None and known is not None and known[0] is run:
+        return known[1]
+    answer = interrupt(review.as_dict())
+    _ANSWERED.put(key, (run, answer))
+    return answer
 
 
 def ask_reviewer(review: CompactionReview, by: object) -> Any:
     """The reviewer's answer. Without a callable the run is interrupted, and goes on when it is resumed with the answer."""
-    answer = by(review) if callable(by) else interrupt(review.as_dict())
+    answer = by(review) if callable(by) else _interrupted(review)
     if inspect.isawaitable(answer):
         if inspect.iscoroutine(answer):
             answer.close()
@@ -32,8 +50,14 @@ def ask_reviewer(review: CompactionReview, by: object) -> Any:
 
 async def aask_reviewer(review: CompactionReview, by: object) -> Any:
     """Same as `ask_reviewer`, awaited."""
-    answer = by(review) if callable(by) else interrupt(review.as_dict())
+    answer = by(review) if callable(by) else _interrupted(review)
     return await answer if inspect.isawaitable(answer) else answer
+
+
+def current_task_id() -> str:
+    """The id of the task around us; empty outside of a graph."""
+    task = (ensure_config().get("configurable") or {}).get("__pregel_task_id")
+    return task if isinstance(task, str) else ""
 
 
 def shown_before(key: str) -> CompactionReview | None:
@@ -44,8 +68,8 @@ def shown_before(key: str) -> CompactionReview | None:
     saver, where, task = place
     try:
         return _review_in(saver.get_tuple(where), task, key)
-    except Exception:  # then the memory of finished summaries, or a second summary, has to do
-        log.debug("the saved review could not be read", exc_info=True)
+    except Exception as exc:  # noqa: BLE001 - then the memory of finished summaries, or a second summary, has to do
+        log.debug("the saved review could not be read (%s)", told(exc))
         return None
 
 
@@ -57,8 +81,8 @@ async def ashown_before(key: str) -> CompactionReview | None:
     saver, where, task = place
     try:
         return _review_in(await saver.aget_tuple(where), task, key)
-    except Exception:  # then the memory of finished summaries, or a second summary, has to do
-        log.debug("the saved review could not be read", exc_info=True)
+    except Exception as exc:  # noqa: BLE001 - then the memory of finished summaries, or a second summary, has to do
+        log.debug("the saved review could not be read (%s)", told(exc))
         return None
 
 

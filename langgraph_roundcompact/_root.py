@@ -1,4 +1,4 @@
-"""The directory that the work happens in, said once instead of in front of each path."""
+"""The working directory of the replaced work: named once, so that its paths can be written relative to it."""
 
 from __future__ import annotations
 

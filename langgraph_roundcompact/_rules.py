@@ -25,18 +25,7 @@ class _RulesPorts:
     """Answers what can be answered without reaching the world; everything else has no answer."""
 
     def perform(self, effect: Effect) -> Any:
-        if isinstance(effect, Count):
-            return _METER.count(effect.messages)
-        if isinstance(effect, MeasureWindow):
-            return _METER.window(
-                effect.messages,
-                round_start=effect.round_start,
-                stale_before=effect.stale_before,
-                system_message=effect.system_message,
-                tools=effect.tools,
-                exact=effect.exact,
-            )
-        return None
+        return _METER.answer(effect) if isinstance(effect, Count | MeasureWindow) else None
 
     async def aperform(self, effect: Effect) -> Any:
         return self.perform(effect)

@@ -1,4 +1,4 @@
-"""Sealing folds: each folded message gets the facts its text held, and the moment from which reported usage counts again."""
+"""Completing folds before they are stored: each gets the facts its text held, and the moment from which reported usage counts again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finding passages by words: what of a text is looked for, and BM25 over it.
+"""Finding passages by words: the words a text is found by, and BM25 over them.
 
 An agent's text is not prose. A question says "the session state file" or "CapturePrePromptState", the text says `cli/session_state.go:174`. So each
 name is findable whole, by its parts and by its words; words are findable in other forms of theirs; and in scripts that write no blanks, by
@@ -20,11 +20,16 @@ K1, B = 1.2, 0.75
 """BM25's usual figures. Measured on recorded work, others are no better."""
 PREFIX = 5
 """Letters by which words of one stem still match (normalise, normalisation): suffixes differ from language to language, beginnings do not."""
+LONGEST_QUERY = 10_000
+"""Characters of a query that are read."""
+SHORT_ID = 7
+"""Letters by which a hash or an id is called in short."""
 
 _LONGEST_RUN, _LONGEST_WORD = 300, 60
 _RUN = re.compile(r"[\w./:@~+\-#$%]+")
 _EDGE = ".,:;/-+@#$%~"
 _WORD = re.compile(r"[^\W_]+")
+_ID = re.compile(r"(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{7}", re.IGNORECASE)
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 # Kana, ideographs, hangul; Thai, Lao, Burmese, Khmer.
 _UNSPACED = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\U00020000-\U0003ffff]+")
@@ -57,8 +62,8 @@ def scores(documents: Sequence[Sequence[str]], query: Collection[str]) -> list[f
 
 
 def query_words(query: str) -> list[str]:
-    """What is looked for, each word once, in a fixed order."""
-    return sorted(set(words_of(query)))
+    """What is looked for, each word once, in a fixed order; of a query that is no query, what its beginning says."""
+    return sorted(set(words_of(query[:LONGEST_QUERY])))
 
 
 def best_lines(text: str, query: str, tokens: int, estimate: Callable[[str], int]) -> str:
@@ -84,7 +89,9 @@ def _words_of_run(run: str) -> tuple[str, ...]:
     words = _words_in(name)
     if len(words) < 2 or _UNSPACED.search(name):
         return tuple(words)
-    names = dict.fromkeys(part.lower() for part in (name, *parts_of(name), *re.split("[/:.]", name)) if _PART.fullmatch(part) is None)
+    parts = (name, *parts_of(name), *re.split("[/:.]", name))
+    names = dict.fromkeys(part.lower() for part in parts if _PART.fullmatch(part) is None)
+    names |= dict.fromkeys(part[:SHORT_ID].lower() for part in parts if _ID.match(part))
     return (*words, *("=" + part for part in names if part))
 
 

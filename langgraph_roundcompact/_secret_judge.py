@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Final
 
 MARK: Final = "[REDACTED]"
@@ -12,6 +13,11 @@ _DIGIT, _UPPER, _LOWER, _LATE_UPPER = re.compile(r"\d"), re.compile("[A-Z]"), re
 _DIGITS = re.compile(r"\d+")
 _PATH = re.compile(r"(?:~|\.{1,2})?(?:/[\w.-]+)++/?")
 _TAIL_WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
+
+
+def hide_unless(harmless: Callable[[str], bool]) -> Callable[[re.Match[str]], str]:
+    """A replacement for `re.sub`: the second group becomes `MARK`, unless it is harmless; the first group stays."""
+    return lambda found: found[0] if harmless(found[2]) else found[1] + MARK
 
 
 def words_of(text: str) -> frozenset[str]:
@@ -52,6 +58,12 @@ def is_generated(value: str) -> bool:
     if _UPPER.search(value) and _LOWER.search(value):
         return True
     return value.isalnum() and not value.isdigit() and len(_DIGITS.findall(value)) >= 2
+
+
+def is_scrambled(value: str) -> bool:
+    """Whether letters alone look generated: many of them in upper case, and in more places than where words or abbreviations begin."""
+    upper = len(_UPPER.findall(value))
+    return 3 * len(value) <= 10 * upper <= 7 * len(value) and len(_LATE_UPPER.findall(value)) >= 3 and len(value) >= 16
 
 
 def tells_about(tail: str) -> bool:

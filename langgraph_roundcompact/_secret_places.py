@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from langgraph_roundcompact._secret_judge import MARK, is_generated, is_placeholder, is_random, tells_about, words_of
+from langgraph_roundcompact._secret_judge import MARK, hide_unless, is_generated, is_placeholder, is_random, tells_about, words_of
 
 _Judge = Callable[[str], bool]
 _Rule = tuple[tuple[str, ...], re.Pattern[str], _Judge]
@@ -98,6 +98,11 @@ _RULES: Final[tuple[_Rule, ...]] = (
         is_placeholder,
     ),
     (("sshpass", "docker login", "redis-cli", "ldap"), re.compile(rf"({_FLAG})([^\s\"']{{4,256}})"), _is_number),
+    (("sqlcmd", "bcp "), re.compile(r"((?<![\w-])(?:sqlcmd|bcp)\b[^\n]{0,200}? -P ?[\"']?)([^\s\"']{4,256})"), _is_number),
+    (("storepass", "keypass"), re.compile(r"((?<=-)(?:src|dest)?(?:storepass|keypass)[ =][\"']?)([^\s\"']{4,256})"), is_placeholder),
+    (("authtoken",), re.compile(r"((?<![A-Za-z0-9])(?:add-)?authtoken\s{1,3})([\w-]{20,}+)"), _is_word),
+    (("psk",), re.compile(r"((?<![A-Za-z0-9])(?:wpa-)?psk=\"?)([^\s\"]{8,64})(?=\"|\s|\Z)", re.IGNORECASE), _is_word),
+    ((":5432:", ":5433:", ":6432:"), re.compile(r"((?<![^\n])[^\s:]{1,128}:\d{4}:[^\s:]{1,64}:[^\s:]{1,64}:)([^\s]{4,256})"), is_placeholder),
     (("mysql",), re.compile(r"((?<![\w-])mysql\w{0,12}\b[^\n]{0,100}? -p[\"']?)([^\s\"']{3,256})"), _is_number),
     (("thin:",), re.compile(r"(:thin:[^\s/:@]{1,64}/)([^\s@\"']{1,128})(?=@)"), is_placeholder),
     (("auth",), re.compile(r"([Aa](?<![A-Za-z0-9].)(?i:uth)[\"']?\s{0,3}[:=]\s{0,3}[\"']?)([A-Za-z0-9+/]{12,}+={0,2})"), _is_no_base64),
@@ -139,12 +144,8 @@ def hide_placed(text: str, lowered: bytes, names: bool) -> str:
     """
     for words, pattern, harmless in _GATES:
         if any(map(lowered.__contains__, words)):
-            text = pattern.sub(_hide_unless(harmless), text)
+            text = pattern.sub(hide_unless(harmless), text)
     return _SET.sub(_hide_generated, _APART.sub(_hide_apart, text)) if names else text
-
-
-def _hide_unless(harmless: _Judge) -> Callable[[re.Match[str]], str]:
-    return lambda found: found[0] if harmless(found[2]) else found[1] + MARK
 
 
 def _hide_apart(found: re.Match[str]) -> str:

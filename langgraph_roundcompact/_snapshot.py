@@ -15,36 +15,26 @@ The last complete block wins. Without any, the raw text is taken, unless a snaps
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
-from langgraph_roundcompact._content import CALL_TYPES, REASONING_TYPES, block_text, block_type
+from langgraph_roundcompact._answer import CALLED, CUT_OFF, FILTERED, REFUSED, Reading
 from langgraph_roundcompact._escape import storable
 from langgraph_roundcompact._no_summary import no_summary, says_nothing
 from langgraph_roundcompact._prompt import AFFINITY_INSTRUCTIONS, CLOSING, INSTRUCTIONS, SECTIONS
 from langgraph_roundcompact.errors import SummaryRejected
 
-_TAG = re.compile(r"<\s{0,8}(/?)\s{0,8}(think|thinking|thought|reasoning|state_snapshot|coverage_check)(?![\w-])([^<>]{0,400})>", re.IGNORECASE)
-_REASONING_TAGS: Final = frozenset({"think", "thinking", "thought", "reasoning"})
+_TAG = re.compile(
+    r"<\s{0,8}(/?)\s{0,8}((?:seed:|ant)?think(?:ing)?|thoughts?|reasoning|reflection|analysis|scratchpad|state[_-]snapshot|coverage[_-]check)"
+    r"(?![\w-])([^<>]{0,400})>",
+    re.IGNORECASE,
+)
+_BLOCKS: Final = ("state_snapshot", "coverage_check")
+# Reasoning in the marks of other templates: Magistral, Kimi, and the channels of gpt-oss.
+_OTHER_THOUGHTS = re.compile(r"(?:\[(/?)THINK\]|◁(/?)think▷)")
+_CHANNEL_OPENED = re.compile(r"(?:<\|start\|>\s*assistant)?<\|channel\|>\s*(?:analysis|commentary)[^<\n]{0,100}<\|message\|>")
+_CHANNEL_CLOSED = re.compile(r"<\|end\|>|(?:<\|start\|>\s*assistant)?<\|channel\|>\s*final[^<\n]{0,100}<\|message\|>|<\|return\|>\s*\Z")
 _QUOTES: Final = "`'\"“”‘’«»"
-
-
-def _set_of(words: str) -> frozenset[str]:
-    return frozenset(words.split())
-
-
-# Why a model stopped, in the words of OpenAI, Anthropic, Gemini, Bedrock, Mistral, Cohere, DeepSeek, GLM, Ollama, vLLM, TGI, watsonx.
-_CUT_OFF: Final = _set_of(
-    """length max_tokens max_output_tokens max_len incomplete model_length model_context_window_exceeded token_limit time_limit timeout abort aborted
-    cancelled canceled error error_limit failed network_error insufficient_system_resource malformed_response pause_turn other"""
-)
-_FILTERED: Final = _set_of(
-    """content_filter content_filtered safety image_safety recitation blocklist prohibited_content spii language sensitive error_toxic
-    guardrail_intervened intervened content_policy_violation data_inspection_failed"""
-)
-_REFUSED: Final = frozenset({"refusal"})
-_CALLED: Final = _set_of("malformed_function_call malformed_tool_call unexpected_tool_call too_many_tool_calls")
 
 
 def read_summary(answer: object, *, require_snapshot: bool, replaces: int = 0) -> str:
@@ -62,23 +52,24 @@ def read_summary(answer: object, *, require_snapshot: bool, replaces: int = 0) -
     Raises:
         SummaryRejected: The answer is not a summary; `reason` says why.
     """
-    reading = _Reading.of(answer)
-    if reading.finish & _FILTERED:
+    reading = Reading.of(answer)
+    if reading.finish & FILTERED:
         raise SummaryRejected("content_filter")
-    if reading.refused or reading.finish & _REFUSED:
+    if reading.refused or reading.finish & REFUSED:
         raise SummaryRejected("refusal")
-    if reading.calls or reading.finish & _CALLED:
+    if reading.calls or reading.finish & CALLED:
         raise SummaryRejected("tool_call")
-    text = storable(reading.text)
+    text = _in_known_marks(storable(reading.text))
     scan = _scan(text)
     if _is_echo(scan):
         raise SummaryRejected("prompt_echo")
     if scan.snapshot is not None:
         summary = _unwrapped(scan.snapshot)
         if summary:
+            _check_marked(summary)
             return summary
-        raise SummaryRejected("cut_off" if reading.finish & _CUT_OFF else "blank")
-    if reading.finish & _CUT_OFF or scan.unclosed:
+        raise SummaryRejected("cut_off" if reading.finish & CUT_OFF else "blank")
+    if reading.finish & CUT_OFF or scan.unclosed:
         raise SummaryRejected("cut_off")
     text = _raw(scan, reasoned=reading.reasoned)
     if require_snapshot or says_nothing(text, replaces):
@@ -86,78 +77,23 @@ def read_summary(answer: object, *, require_snapshot: bool, replaces: int = 0) -
     return text
 
 
-# --- the answer ------------------------------------------------------------------------------------------------------------------------------
+# --- the tags -----------------------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class _Reading:
-    """What an answer says about itself, whatever its class."""
-
-    text: str = ""
-    reasoned: bool = False
-    calls: bool = False
-    refused: bool = False
-    finish: frozenset[str] = frozenset()
-
-    @classmethod
-    def of(cls, answer: object) -> _Reading:
-        if isinstance(answer, str):
-            return cls(text=answer)
-        if isinstance(answer, list | tuple) and answer and not isinstance(answer[-1], str | Mapping):
-            answer = answer[-1]  # a chain that ends in a list of messages: the last is the answer
-        reading = cls()
-        reading.text = "".join(reading._texts(_field(answer, "content") or _field(answer, "text")))
-        extra = _mapping(_field(answer, "additional_kwargs"))
-        reading.reasoned |= any(extra.get(name) for name in ("reasoning_content", "reasoning", "thinking"))
-        reading.refused |= isinstance(extra.get("refusal"), str) and bool(extra["refusal"].strip())
-        reading.calls |= any(_field(answer, name) for name in ("tool_calls", "invalid_tool_calls", "tool_call_chunks"))
-        reading.calls |= any(extra.get(name) for name in ("tool_calls", "function_call"))
-        reading.finish = frozenset(_finish_words(answer))
-        return reading
-
-    def _texts(self, content: Any) -> Iterator[str]:
-        """Text of the content, whatever its shape; notes what else is in it."""
-        for item in content if isinstance(content, list | tuple) else (content,):
-            if isinstance(item, str):
-                yield item
-            elif isinstance(item, Mapping):
-                # What LangChain does not know, a refusal for instance, it wraps.
-                inner = item.get("value") if block_type(item) == "non_standard" else None
-                block = inner if isinstance(inner, Mapping) else item
-                kind = block_type(block)
-                self.reasoned |= kind in REASONING_TYPES
-                self.refused |= kind == "refusal"
-                self.calls |= kind in CALL_TYPES or kind in ("server_tool_use", "server_tool_call") or kind.endswith("_call")
-                yield block_text(block)
+def _in_known_marks(text: str) -> str:
+    """The text with reasoning in `<think>` tags, where another template marks it."""
+    if "THINK]" in text or "think▷" in text:
+        text = _OTHER_THOUGHTS.sub(lambda found: f"<{found[1] or found[2] or ''}think>", text)
+    if text.lstrip().startswith(("<|channel|>", "<|start|>")):
+        text = _CHANNEL_CLOSED.sub("</think>", _CHANNEL_OPENED.sub("<think>", text))
+        text = text.removesuffix("</think>") if text.count("</think>") > text.count("<think>") else text
+    return text
 
 
-def _field(owner: object, name: str) -> Any:
-    """A field of a message, of any other object or of a mapping."""
-    return owner.get(name) if isinstance(owner, Mapping) else getattr(owner, name, None)
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _finish_words(answer: object) -> Iterator[str]:
-    """Why the model stopped, in lower case, from all the places where providers say so."""
-    metadata, extra = (_mapping(_field(answer, name)) for name in ("response_metadata", "additional_kwargs"))
-    values = [metadata.get(name) for name in ("finish_reason", "stop_reason", "done_reason", "stopReason", "status")]
-    values += [extra.get("finish_reason"), metadata.get("amazon-bedrock-guardrailAction")]
-    values += [_mapping(metadata.get("incomplete_details")).get("reason"), _mapping(metadata.get("finish_details")).get("type")]
-    for value in values:
-        named = getattr(value, "name", value)
-        if isinstance(named, str) and named:
-            word = named.rpartition(".")[2].strip().lower()
-            # Chunks that each say it are merged into "stopstop".
-            yield word[: (word + word).find(word, 1)]
-    blocked = _mapping(metadata.get("prompt_feedback")).get("block_reason")
-    if blocked and "unspecified" not in str(blocked).lower():
-        yield "content_filter"
-
-
-# --- the tags --------------------------------------------------------------------------------------------------------------------------------
+def _family(name: str) -> str:
+    """`think` for every name of reasoning, else the name of the block."""
+    name = name.lower().replace("-", "_")
+    return name if name in _BLOCKS else "think"
 
 
 @dataclass(slots=True)
@@ -212,10 +148,9 @@ class _Scanner:
 
     def run(self) -> _Scan:
         tags = [tag for tag in _TAG.finditer(self.text) if not self._is_mention(tag)]
-        self.last_check = max((tag.start() for tag in tags if tag[1] and tag[2].lower() == "coverage_check"), default=-1)
+        self.last_check = max((tag.start() for tag in tags if tag[1] and _family(tag[2]) == "coverage_check"), default=-1)
         for tag in tags:
-            name, closing = tag[2].lower(), bool(tag[1])
-            family = "think" if name in _REASONING_TAGS else name
+            family, closing = _family(tag[2]), bool(tag[1])
             if self.inside is not None and family == "state_snapshot" and not closing and self._ends_check(tag):
                 self._leave(tag.start())
             if self.inside is not None:
@@ -307,18 +242,30 @@ class _Scanner:
 
 _OWN_FRAME = re.compile(r"</?(?:memory_block_\w{1,40}|summary)(?:\s[^<>]{0,200})?>", re.IGNORECASE)
 _OWN_PARTS = re.compile(r"<(meaning|conflict_policy)>[^<]{0,2000}</\1>", re.IGNORECASE)
+_SNAPSHOT_TAG = r"</?state[_-]snapshot(?:\s[^<>]{0,200})?>"
+_INNER_FRAME = re.compile(rf"{_SNAPSHOT_TAG}(.*){_SNAPSHOT_TAG}", re.IGNORECASE | re.DOTALL)
 _TAGS_ONLY = re.compile(r"<[^<>]{0,200}>")
+# A heading of ours, and what is written under one that has nothing.
+_SIGN = r"(?:_|[^\w\U0001f000-\U0001ffff])"
+_EMPTY_LINE = re.compile(
+    rf"{_SIGN}*+(?:\d{{1,2}}[.)]?{_SIGN}{{0,3}})?(?:{'|'.join(re.escape(name) for name, _ in SECTIONS)}|none|unknown|n/?a|nothing|empty)?{_SIGN}*+",
+    re.IGNORECASE,
+)
+_HEAD = re.compile(r"^\[§\d{1,6}(?:\.\d{1,6})? (?:assistant|user|result|call|system message|notification|server|has no)", re.MULTILINE)
 _LONGEST_SHELL: Final = 4_000
 _HINTS: Final = tuple(what for _, what in SECTIONS)
 _ECHO_MARKS: Final = frozenset(line for text in (INSTRUCTIONS, AFFINITY_INSTRUCTIONS, CLOSING) for line in text.splitlines() if len(line) > 60)
 _ECHO_HINTS: Final = 3
+_ECHO_HEADS: Final = 2
 
 
 def _is_echo(scan: _Scan) -> bool:
-    """Whether the answer repeats the request: a line of the instructions, or the hints under the headings in what would be the summary."""
+    """Whether the answer repeats the request: its instructions, the hints under the headings, or entries of the transcript."""
     outside = "".join(scan.outside)
     summary = scan.snapshot if scan.snapshot is not None else outside
-    return sum(hint in summary for hint in _HINTS) >= _ECHO_HINTS or sum(mark in outside for mark in _ECHO_MARKS) >= 2
+    if sum(hint in summary for hint in _HINTS) >= _ECHO_HINTS or sum(mark in outside for mark in _ECHO_MARKS) >= 2:
+        return True
+    return len(_HEAD.findall(summary)) >= _ECHO_HEADS
 
 
 def _unwrapped(text: str) -> str:
@@ -327,14 +274,21 @@ def _unwrapped(text: str) -> str:
     if _OWN_FRAME.match(text.strip()):
         text = _OWN_FRAME.sub("", _OWN_PARTS.sub("", text))
     text = text.strip()
-    return text if len(text) > _LONGEST_SHELL or _TAGS_ONLY.sub("", text).strip() else ""
+    if (inner := _INNER_FRAME.fullmatch(text)) is not None:
+        text = inner[1].strip()
+    return text if len(text) > _LONGEST_SHELL or _said(_TAGS_ONLY.sub("", text)) else ""
+
+
+def _said(text: str) -> list[str]:
+    """The lines of a short text that are more than headings, placeholders and signs."""
+    return [line for line in text.splitlines() if _EMPTY_LINE.fullmatch(line) is None]
 
 
 def _without_thoughts(text: str) -> str:
     """Without reasoning that begins on a line of its own and closes again; a tag that stays open is a mention."""
     out, done, opened = [], 0, -1
     for tag in _TAG.finditer(text):
-        if tag[2].lower() in _REASONING_TAGS:
+        if _family(tag[2]) == "think":
             if not tag[1]:
                 opened = tag.start() if opened < 0 and _begins_line(text, tag.start()) else opened
             elif opened >= 0:
@@ -343,12 +297,22 @@ def _without_thoughts(text: str) -> str:
     return "".join([*out, text[done:]])
 
 
+def _check_marked(summary: str) -> None:
+    """Refuse a snapshot that is wholly a refusal, an error page or a call, also behind one of the headings; beside other text it is a finding."""
+    said = _said(summary) if len(summary) <= _LONGEST_SHELL else []
+    reasons = (no_summary(text.strip(), begins=True) for text in (summary, said[0] if len(said) == 1 else ""))
+    reason = next((reason for reason in reasons if reason is not None), None)
+    if reason is not None:
+        raise SummaryRejected(reason)
+
+
 def _raw(scan: _Scan, *, reasoned: bool) -> str:
     """The whole text as the summary, where nothing speaks against it."""
-    text = _unwrapped("".join(scan.outside))
-    if not text:
-        raise SummaryRejected("coverage_only" if scan.checked else "reasoning_only" if reasoned or scan.reasoned else "blank")
-    reason = no_summary(text)
+    outside = "".join(scan.outside).strip()
+    text = _unwrapped(outside)
+    reason = no_summary(text or outside)
+    if not text and reason is None:
+        reason = "coverage_only" if scan.checked else "reasoning_only" if reasoned or scan.reasoned else "blank"
     if reason is not None:
         raise SummaryRejected(reason)
     return text

@@ -1,4 +1,4 @@
-"""The new list, and the update that brings a channel of each kind to it. State objects are never mutated.
+"""The compacted list, and the update that turns a channel of each kind into it. State objects are never mutated.
 
 An id-based channel keeps its order when the checkpoint takes the id of the first message it replaces, and it keeps what a parallel branch
 wrote in the same step, because nothing but the listed ids is removed. Remove-all is left for lists without any ids.

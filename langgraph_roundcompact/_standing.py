@@ -1,4 +1,4 @@
-"""Checkpoints and folds for doors that leave the state alone (hook key, runnable, `persist=False`).
+"""Remembered checkpoints and folds, for doors that leave the state alone (hook key, runnable, `persist=False`).
 
 Such a door is given the whole history again at each step. Before measuring, the checkpoint of the longest covered head of the round stands in
 for it, and so do folded messages, found by the content of what they cover, so that a summary is not paid at every step and the request is an exact
@@ -22,7 +22,7 @@ from langgraph_roundcompact._spans import IsRealUser, find_round
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What stands in for a head of a round."""
+    """A remembered checkpoint, and the messages of a round it replaces."""
 
     replaced: tuple[int, ...]
     """Counted from the start of the round: what precedes the request may be longer or shorter the next time."""

@@ -80,7 +80,7 @@ def _by_name(name: str, client: ModelClientConfig | None) -> Runnable[Any, Any]:
 
 
 def model_key(model: Runnable[Any, Any]) -> str:
-    """Tells summarisers apart in the memo: the class and the name it goes by."""
+    """A key for the memo that differs from summariser to summariser: class and model name."""
     inner = unwrap(model)
     parts = (type(model).__qualname__, type(inner).__qualname__, getattr(inner, "model_name", None), getattr(inner, "model", None))
     return hashlib.sha256(repr(parts).encode("utf-8", "replace")).hexdigest()[:16]

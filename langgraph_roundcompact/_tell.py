@@ -1,4 +1,4 @@
-"""Telling what was done: results and events. Plain records; nothing here decides."""
+"""Results and events: plain records of what a check did; nothing here decides."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 from langchain_core.messages import BaseMessage
 
 from langgraph_roundcompact._draft import Draft
+from langgraph_roundcompact._fault import told
 from langgraph_roundcompact._memory_block import is_checkpoint
 from langgraph_roundcompact._parts import Job
 from langgraph_roundcompact.errors import RedactionRefused
@@ -18,11 +19,11 @@ log = logging.getLogger("langgraph_roundcompact")
 
 
 def failed_result(job: Job, exc: Exception, window: int) -> CompactionResult:
-    """Fail closed: a fault of ours must cost the compaction, never the run."""
+    """Fail closed: the window stays as it was. A fault of this package must cost the compaction, never the run."""
     if isinstance(exc, RedactionRefused):
         log.warning("redact refused the text; the window stays as it was")
         return told_result(job.messages, job.messages, "failed", "redact_refused", window)
-    log.error("compaction failed; the window stays as it was", exc_info=exc)
+    log.error("compaction failed (%s); the window stays as it was", told(exc))
     return told_result(job.messages, job.messages, "failed", "internal_error", window)
 
 
@@ -64,6 +65,7 @@ def event_of(phase: Phase, result: CompactionResult, job: Job) -> CompactionEven
         thread_id=job.thread_id,
         details={
             "attempts": len(result.attempts),
+            "failures": [f"rejected: {one.detail}" if one.kind == "rejected" else one.kind for one in result.attempts if one.kind != "ok"],
             "compacted": result.compacted,
             "archive_id": result.archive_id,
             "usage": dict(result.usage) if result.usage else None,

@@ -1,6 +1,6 @@
-"""Terms: the short exact strings that a text stands or falls with.
+"""Terms: the short exact strings in a text that nobody can rebuild from a paraphrase.
 
-Paths, file names, `file:line`, URLs, hashes, ids, versions, amounts, identifiers: strings that nobody can rebuild from a paraphrase. They are
+Paths, file names, `file:line`, URLs, hashes, ids, versions, amounts, identifiers. They are
 recognised by shape alone, never by a list of tools or of languages. The text is first cut into runs of the characters such strings are made
 of, in one linear pass, and each run is then judged by itself, once for all texts that repeat it; a run of a megabyte (base64, minified code)
 costs one look at its length.

@@ -1,4 +1,4 @@
-"""Whether to act, and what the round may keep. The trigger looks at what can be gained, not only at the total.
+"""Whether to compact now, and the budget of the result. The trigger looks at what can be gained, not only at the total.
 
 The border is `window >= trigger`. One thing moves it, and only downwards: where the provider reported the size of the last four requests of this
 history at least, the largest of the last three steps between them is what the next one is expected to add; if the window and that would be over the
@@ -8,12 +8,13 @@ fit, the border is the documented one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from langchain_core.messages import AIMessage, BaseMessage
 
+from langgraph_roundcompact._usage import reported_tokens
 from langgraph_roundcompact._window import Limits
 from langgraph_roundcompact.config import RoundCompactConfig
 from langgraph_roundcompact.events import Outcome, Reason
@@ -42,6 +43,8 @@ class Failures:
     """Tokens of the window at the last failure."""
     rejected: bool = False
     """The last try ended with a reviewer's no."""
+    task_id: str = ""
+    """The host's task that was given this no; empty: none that is run again from its start."""
 
 
 FREE_SHARE, ASKED_SHARE = 0.6, 0.9
@@ -77,6 +80,10 @@ class Sizes:
     def after(self, new: int) -> int:
         """The window with `new` counted tokens in the place of the target."""
         return self.fixed + int(new * self.scale)
+
+    def without(self, unread: int) -> Sizes:
+        """The same after `unread` counted tokens at the end are gone. No report covers those, so the window holds them as counted."""
+        return replace(self, window=max(self.window - unread, 0), held=max(self.held - unread, 1) if self.held else 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,18 +122,12 @@ def recent_growth(messages: Sequence[BaseMessage], start: int = 0) -> int:
     reported: list[int] = []
     for i in range(len(messages) - 1, start - 1, -1):
         if isinstance(message := messages[i], AIMessage):
-            reported.append(_reported_tokens(message))
+            reported.append(reported_tokens(message))
             if not reported[-1]:
                 return 0
             if len(reported) > GROWTH_STEPS:
                 return max(0, *(newer - older for newer, older in pairwise(reported)))
     return 0
-
-
-def _reported_tokens(message: AIMessage) -> int:
-    usage: object = message.usage_metadata
-    total = usage.get("total_tokens") if isinstance(usage, Mapping) else None
-    return total if isinstance(total, int) and not isinstance(total, bool) and total > 0 else 0
 
 
 def is_due(config: RoundCompactConfig, limits: Limits, window: int, growth: int) -> bool:
@@ -167,6 +168,11 @@ def is_outgrown(limits: Limits, sizes: Sizes, failures: Failures, groups: int) -
 def is_breaker_open(config: RoundCompactConfig, failures: Failures) -> bool:
     """Whether rules make the checkpoint without asking again, after too many failures in a row."""
     return 0 < config.breaker_failures <= failures.in_row
+
+
+def is_asked_again(failures: Failures, task_id: str) -> bool:
+    """Whether this very task was given the reviewer's no: run again from its start, it must ask again, since answers are found by their order."""
+    return failures.rejected and task_id != "" and failures.task_id == task_id
 
 
 def is_cooling_down(config: RoundCompactConfig, limits: Limits, sizes: Sizes, failures: Failures, groups: int) -> bool:

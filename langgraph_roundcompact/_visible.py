@@ -1,4 +1,4 @@
-"""What of a message a reader may see: text, references to media, other data as compact JSON; no reasoning, signatures, encrypted or binary data.
+"""What a transcript shows of a message: text, references to media, other data as compact JSON; no reasoning, signatures, encrypted or binary data.
 
 Content comes in a dozen dialects. A block is shown as text where it has text, as a reference where it is a medium (its URL, or what it is and
 how large), and as JSON otherwise, without the fields that are of no use to a reader. Base64 that stands in plain text or in arguments is

@@ -1,4 +1,4 @@
-"""Calls with what came of them: result lines stand under the call or the file that they come from, so that none is read without its source."""
+"""Calls and their outcomes as text: lines of a result stand under the call or file they come from, so that none is read without its source."""
 
 from __future__ import annotations
 

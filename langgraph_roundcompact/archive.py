@@ -11,16 +11,17 @@ should wait.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
 from langgraph.errors import GraphBubbleUp
 from langgraph.store.base import BaseStore, GetOp, PutOp
 
-from langgraph_roundcompact._archive_access import arun, index_of, refused, run
+from langgraph_roundcompact._archive_access import Corpus, arun, refused, run
 from langgraph_roundcompact._archive_items import (
     Ask,
     Item,
@@ -35,9 +36,9 @@ from langgraph_roundcompact._archive_items import (
 from langgraph_roundcompact._entry_text import passages
 from langgraph_roundcompact._estimate import estimate_tokens
 from langgraph_roundcompact._memo import BoundedTable
-from langgraph_roundcompact._recall_text import pointers_in
+from langgraph_roundcompact._recall_text import points_to
 from langgraph_roundcompact._recall_tool import create_recall_tool, sized_recall_tool
-from langgraph_roundcompact._search import query_words, words_of
+from langgraph_roundcompact._search import LONGEST_QUERY, query_words, words_of
 from langgraph_roundcompact.errors import ArchiveError, ConfigurationError
 
 __all__ = ["PART_CHARS", "StoreArchive", "create_recall_tool", "sized_recall_tool"]
@@ -50,7 +51,7 @@ Flow: TypeAlias = Generator[Ask, Any, T]
 PART_CHARS = 100_000
 """Characters of text in one item: at most 400 kB as UTF-8, which is the least that stores allow."""
 _PAGE, _BATCH = 500, 100
-_PREPARED_ENTRIES, _INDEXES = 128, 8
+_PREPARED_ENTRIES, _KNOWN_LINKS, _CORPORA = 128, 8192, 8
 _OVERFETCH = 20
 """Times as many passages as wanted are asked of a store's index, because some may be of other rounds or of replaced versions."""
 
@@ -92,7 +93,8 @@ class StoreArchive:
         self._limit = timeout_seconds
         self._part_chars = max(int(part_chars), 1)
         self._prepared = BoundedTable(_PREPARED_ENTRIES)
-        self._indexes = BoundedTable(_INDEXES)
+        self._links = BoundedTable(_KNOWN_LINKS)
+        self._corpora = BoundedTable(_CORPORA)
         if ttl is not None and store is not None and not store.supports_ttl:
             log.warning("%s cannot expire entries: ttl=%s has no effect there", type(store).__name__, ttl)
 
@@ -189,7 +191,7 @@ class StoreArchive:
     # --- writing and reading ----------------------------------------------------------------------------------------------------------
 
     def _writing(self, store: BaseStore, space: tuple[str, ...], key: str, record: Mapping[str, Any]) -> Flow[None]:
-        *parts, last = to_items(key, record, self._part_chars)
+        *parts, last = to_items(key, record, self._part_chars, space[-1])
         ttl = {"ttl": self._ttl} if self._ttl is not None and store.supports_ttl else {}
         for item in parts:
             yield from _put(space, item, ttl)
@@ -243,65 +245,86 @@ class StoreArchive:
                 raise
             except Exception as exc:  # noqa: BLE001 - an embedding service that is away; the words are still there
                 log.warning("the store's index could not be asked (%s); passages are looked for by words", type(exc).__name__)
-        return self._by_words(query, limit, (yield from self._entries(space, archive_ids)))
+        words = query_words(query)
+        corpus = (yield from self._corpus(space, archive_ids)) if words else None
+        return corpus.best(words, limit) if corpus is not None else []
 
     def _by_index(self, space: tuple[str, ...], query: str, limit: int, archive_ids: Sequence[str] | None) -> Flow[list[dict[str, Any]]]:
         """What the store's own index finds, without passages of other entries and of replaced versions."""
         if archive_ids is None:
             manifests = list((yield from _manifests(space)).values())
         else:
-            manifests = [entry.manifest for entry in (yield from self._entries(space, archive_ids))]
+            manifests = list((yield from self._scope(space, archive_ids)).values())
         current = {(manifest.key, manifest.digest) for manifest in manifests}
-        page = yield Ask("search", (space,), {"query": query, "filter": {"kind": "passage"}, "limit": limit * _OVERFETCH, "refresh_ttl": False})
+        page = yield Ask(
+            "search", (space,), {"query": query[:LONGEST_QUERY], "filter": {"kind": "passage"}, "limit": limit * _OVERFETCH, "refresh_ttl": False}
+        )
         hits = [item for item in page if item.score is not None and (item.value.get("entry"), item.value.get("digest")) in current]
         return [{**{key: value for key, value in item.value.items() if key not in _OWN_FIELDS}, "score": item.score} for item in hits[:limit]]
 
-    def _entries(self, space: tuple[str, ...], archive_ids: Sequence[str] | None) -> Flow[list[_Entry]]:
-        """The entries of a scope, each made ready to be searched once."""
-        known = (yield from _manifests(space)) if archive_ids is None else {}
-        waiting = sorted(known) if archive_ids is None else list(dict.fromkeys(archive_ids))
-        found: dict[str, _Entry] = {}
+    def _scope(self, space: tuple[str, ...], archive_ids: Sequence[str] | None) -> Flow[dict[str, Manifest]]:
+        """The entries to look into, by their keys: those named and those they point to, or all of the thread."""
+        if archive_ids is None:
+            return dict(sorted((yield from _manifests(space)).items()))
+        waiting = list(dict.fromkeys(archive_ids))
+        seen = set(waiting)
+        found: dict[str, Manifest] = {}
         for key in waiting:  # grows while it runs
-            manifest = known.get(key) or (yield from _manifest(space, item_key(key)))
-            entry = (yield from self._entry(space, key, manifest)) if manifest is not None else None
-            if entry is not None:
-                found[key] = entry
-                waiting += [one for one in entry.points_to if one not in waiting]
-        return list(found.values())
+            manifest = yield from _manifest(space, item_key(key))
+            links = (yield from self._points_to(space, key, manifest)) if manifest is not None else None
+            if manifest is not None and links is not None:
+                found[key] = manifest
+                waiting += [one for one in links if one not in seen]
+                seen.update(links)
+        return found
+
+    def _points_to(self, space: tuple[str, ...], key: str, manifest: Manifest) -> Flow[Sequence[str] | None]:
+        """Where an entry points to; None when it is not whole."""
+        known: Sequence[str] | None = self._links.get(_name(space, manifest))
+        if known is not None:
+            return known
+        entry = yield from self._entry(space, key, manifest)
+        return entry.points_to if entry is not None else None
 
     def _entry(self, space: tuple[str, ...], key: str, manifest: Manifest) -> Flow[_Entry | None]:
-        name = f"{'/'.join(space)}/{manifest.key}/{manifest.digest}"
+        """An entry made ready to be searched, once."""
+        name = _name(space, manifest)
         known: _Entry | None = self._prepared.get(name)
         if known is not None:
             return known
         text = yield from _text(space, manifest)
         if text is None:
             return None
-        entry = _Entry(name, manifest, tuple(passages(key, json.loads(text), estimate_tokens)), tuple(pointers_in(text)))
+        record = json.loads(text)
+        entry = _Entry(tuple(passages(key, record, estimate_tokens)), tuple(points_to(record)))
         self._prepared.put(name, entry)
+        self._links.put(name, entry.points_to)
         return entry
 
-    def _by_words(self, query: str, limit: int, entries: Sequence[_Entry]) -> list[dict[str, Any]]:
+    def _corpus(self, space: tuple[str, ...], archive_ids: Sequence[str] | None) -> Flow[Corpus | None]:
+        """What is searched by words, indexed once; None where there is nothing."""
+        scope = yield from self._scope(space, archive_ids)
+        # Of any number of entries a name of one length.
+        name = hashlib.sha256("\n".join(_name(space, manifest) for manifest in scope.values()).encode()).hexdigest()
+        known: Corpus | None = self._corpora.get(name)
+        if known is not None:
+            return known
+        entries = []
+        for key, manifest in scope.items():
+            entry = yield from self._entry(space, key, manifest)
+            entries += [entry] if entry is not None else []
         held = [passage for entry in entries for passage in entry.passages]
-        words = query_words(query)
-        if not held or not words:
-            return []
-        name = "\n".join(entry.name for entry in entries)
-        index: Callable[[list[str]], Sequence[float]] | None = self._indexes.get(name)
-        if index is None:
-            index = index_of([words for entry in entries for words in entry.words])
-            self._indexes.put(name, index)
-        rated = [round(float(score), 5) for score in index(words)]
-        best = sorted((number for number, score in enumerate(rated) if score > 0), key=lambda number: (-rated[number], number))
-        return [{**held[number], "score": rated[number]} for number in best[:limit]]
+        if not held:
+            return None
+        corpus = Corpus(held, [words for entry in entries for words in entry.words])
+        self._corpora.put(name, corpus)
+        return corpus
 
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
     """An entry made ready to be searched."""
 
-    name: str
-    manifest: Manifest
     passages: tuple[dict[str, Any], ...]
     points_to: tuple[str, ...]
     _words: list[list[str]] = field(default_factory=list)
@@ -312,6 +335,10 @@ class _Entry:
         if len(self._words) != len(self.passages):
             self._words[:] = [words_of(passage["text"]) for passage in self.passages]
         return self._words
+
+
+def _name(space: tuple[str, ...], manifest: Manifest) -> str:
+    return f"{'/'.join(space)}/{manifest.key}/{manifest.digest}"
 
 
 # --- asking a store ------------------------------------------------------------------------------------------------------------------------
@@ -325,7 +352,7 @@ def _put(space: tuple[str, ...], item: Item, ttl: Mapping[str, Any]) -> Flow[Non
 
 def _manifest(space: tuple[str, ...], key: str) -> Flow[Manifest | None]:
     item = yield Ask("get", (space, key))
-    return read_manifest(key, getattr(item, "value", None))
+    return read_manifest(key, item.value, space[-1]) if item is not None and _is_of(item, space) else None
 
 
 def _text(space: tuple[str, ...], manifest: Manifest) -> Flow[str | None]:
@@ -340,21 +367,29 @@ def _text(space: tuple[str, ...], manifest: Manifest) -> Flow[str | None]:
 
 def _items(space: tuple[str, ...], kind: Mapping[str, str] | None) -> Flow[list[Any]]:
     """All items of exactly this namespace, or those of a kind."""
-    found: dict[str, Any] = {}
+    found: dict[tuple[Any, ...], Any] = {}
     offset = 0
     while True:
         page = yield Ask("search", (space,), {"filter": None if kind is None else dict(kind), "limit": _PAGE, "offset": offset, "refresh_ttl": False})
-        found.update((item.key, item) for item in page if tuple(item.namespace) == space)
+        before = len(found)
+        found.update(((*item.namespace, item.key), item) for item in page)
         offset += len(page)
-        if len(page) < _PAGE:
-            return [item for item in found.values() if kind is None or item.value.get("kind") == kind["kind"]]
+        # A store that does not know offsets answers with the same page for ever.
+        if len(page) < _PAGE or len(found) == before:
+            mine = [item for item in found.values() if _is_of(item, space)]
+            return [item for item in mine if kind is None or item.value.get("kind") == kind["kind"]]
 
 
 def _manifests(space: tuple[str, ...]) -> Flow[dict[str, Manifest]]:
     """What says which entries a thread has, by their keys."""
     items = yield from _items(space, {"kind": "entry"})
-    found = ((str(item.value.get("key")), read_manifest(item.key, item.value)) for item in items)
+    found = ((str(item.value.get("key")), read_manifest(item.key, item.value, space[-1])) for item in items)
     return {key: manifest for key, manifest in found if manifest is not None}
+
+
+def _is_of(item: Any, space: tuple[str, ...]) -> bool:
+    """Whether an answer is an item of exactly this namespace: a store may look at keys alone, or answer with something else."""
+    return tuple(getattr(item, "namespace", ())) == space and isinstance(item.value, Mapping)
 
 
 _OWN_FIELDS = ("kind", "entry", "digest")

@@ -87,7 +87,7 @@ def _notes() -> Iterator[list[str]]:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="roundcompact", description="Keeps a tool-using agent alive through very long tasks.")
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
-    commands = parser.add_subparsers(title="commands", required=True, dest="name")
+    commands = parser.add_subparsers(title="commands", required=True, dest="name", metavar="{demo,replay,report}")
     demo = commands.add_parser("demo", help="watch an agent work far beyond its window", description=_demo.__doc__)
     low, high = DEMO_WINDOWS
     demo.add_argument("--window", type=_window, default=8_000, metavar="TOKENS", help=f"the agent's context window, {low} to {high} (default: 8000)")
@@ -157,7 +157,11 @@ def _model(args: argparse.Namespace) -> Any:
     provider, colon, _ = args.model.partition(":")
     if colon and args.base_url is None and provider.lower() not in OPENAI_PROVIDERS:
         return _other_provider(args.model)
-    return resolve_model(args.model, RoundCompactConfig(model=args.model, model_client=ModelClientConfig(api_base=args.base_url)))
+    try:
+        return resolve_model(args.model, RoundCompactConfig(model=args.model, model_client=ModelClientConfig(api_base=args.base_url)))
+    except ConfigurationError as exc:
+        msg = f"--model {args.model} cannot be reached: set OPENAI_API_KEY, or give --base-url URL of a server that speaks OpenAI's protocol"
+        raise ConfigurationError(msg) from exc
 
 
 def _other_provider(name: str) -> Any:
@@ -166,7 +170,11 @@ def _other_provider(name: str) -> Any:
 
         return init_chat_model(name)
     except Exception as exc:
-        msg = f"--model {name}: {str(exc).splitlines()[0] if str(exc) else type(exc).__name__}"
+        why = str(exc).splitlines()[0] if str(exc) else type(exc).__name__
+        msg = (
+            f"--model {name} cannot be had ({why}): give PROVIDER:NAME with a provider that langchain knows and whose package is installed, "
+            "such as openai:gpt-5-mini, or --base-url URL of a server that speaks OpenAI's protocol"
+        )
         raise ConfigurationError(msg) from exc
 
 

@@ -5,17 +5,19 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn
+from functools import partial
+from typing import Any
 
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable
 from langgraph.errors import GraphBubbleUp
-from langgraph.store.base import BaseStore
 from langgraph.types import Overwrite
 
+from langgraph_roundcompact._arguments import check_arguments, refuse
 from langgraph_roundcompact._compact_request import requested_focus
 from langgraph_roundcompact._content import as_messages
 from langgraph_roundcompact._drivers import arun, run
+from langgraph_roundcompact._effects import Warn
 from langgraph_roundcompact._engine import compaction, planning
 from langgraph_roundcompact._leftovers import without_leftovers
 from langgraph_roundcompact._memory_block import is_own
@@ -23,6 +25,7 @@ from langgraph_roundcompact._meter import Meter, TokenCounter
 from langgraph_roundcompact._parts import AgentCall, Job, Parts
 from langgraph_roundcompact._ports import Archive, CompactorPorts, current_namespace, current_thread_id
 from langgraph_roundcompact._redact import default_redact
+from langgraph_roundcompact._reviewers import current_task_id
 from langgraph_roundcompact._session_memory import SessionMemory
 from langgraph_roundcompact._spans import is_interim, is_real_user
 from langgraph_roundcompact._splice import Channel, update_for
@@ -31,17 +34,25 @@ from langgraph_roundcompact._summariser import agent_call, compacts_by_itself, m
 from langgraph_roundcompact._window import capacity, limits
 from langgraph_roundcompact.config import RoundCompactConfig
 from langgraph_roundcompact.dump import dump_writer
-from langgraph_roundcompact.errors import ConfigurationError, RedactionRefused
+from langgraph_roundcompact.errors import RedactionRefused
 from langgraph_roundcompact.events import CompactionEvent, CompactionPlan, CompactionResult, CompactionReview
-from langgraph_roundcompact.reinject import DEFAULT_REINJECTORS, ReinjectBuilder, check_builders
+from langgraph_roundcompact.reinject import DEFAULT_REINJECTORS, ReinjectBuilder
 from langgraph_roundcompact.tiers import DEFAULT_TIERS, Tier
 
 log = logging.getLogger("langgraph_roundcompact")
 
+_LEFTOVERS = (
+    "messages that a checkpoint stands for came back, as they do where a subgraph compacts and its parent merges with another reducer: they are "
+    "not sent. A model that has no compaction in front of it would be sent them: use round_compact_messages for the messages of every graph around"
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Door:
-    """How a host hands over its messages and takes them back; for doors of your own."""
+    """How a host hands over its messages and takes them back: what the node, the middleware and the runnable say about themselves.
+
+    For integrations of your own; see `RoundCompactor.compact(door=...)`.
+    """
 
     messages_key: str = "messages"
     channel: Channel = "add_messages"
@@ -69,7 +80,7 @@ def checked_compactor(value: object) -> RoundCompactor:
         ConfigurationError: it is not a compactor.
     """
     if not isinstance(value, RoundCompactor):
-        _refuse("compactor", value, "a RoundCompactor, for example RoundCompactor(model)")
+        refuse("compactor", value, "a RoundCompactor, for example RoundCompactor(model)")
     return value
 
 
@@ -120,9 +131,10 @@ class RoundCompactor:
         on_event: Callable[[CompactionEvent], None] | None = None,
     ) -> None:
         config = config if config is not None else RoundCompactConfig()
-        _check_arguments(config, token_counter, tiers, reinjectors, archive, is_real_user, is_pending, redact, on_event)
+        check_arguments(config, token_counter, tiers, reinjectors, archive, is_real_user, is_pending, redact, on_event)
+        self._given_model = model
         self._arguments: dict[str, Any] = {
-            "config": config, "token_counter": token_counter, "tiers": tiers, "reinjectors": reinjectors, "archive": archive,
+            "config": config, "token_counter": token_counter, "tiers": tiers, "reinjectors": dict(reinjectors), "archive": archive,
             "session_memory": session_memory, "is_real_user": is_real_user, "is_pending": is_pending, "redact": redact, "on_event": on_event,
         }  # fmt: skip
         self._model = resolve_model(model, config)
@@ -244,6 +256,14 @@ class RoundCompactor:
         """Tokens of a list, by the counter in force."""
         return self._ports.meter.count(as_messages(messages))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Made anew from what was given: locks, tables and connections are no part of what a compactor is.
+        return partial(type(self), self._given_model, **self._arguments), ()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> RoundCompactor:
+        # The model, the archive and the callables are shared: connections cannot be copied.
+        return type(self)(self._model, **self._arguments)
+
     def __repr__(self) -> str:
         return f"RoundCompactor(model={type(self._model).__name__ if self._model is not None else None}, config={self.config!r})"
 
@@ -262,7 +282,7 @@ class RoundCompactor:
     def _job(self, input: Any, door: Door, *, agent_model: Any = None, thread_id: str | None = None, **more: Any) -> Job:
         raw = read_messages(input, door.messages_key)
         given, readable = _readable(raw)
-        messages = self._without_leftovers(given) if readable and current_namespace() else given
+        messages = self._without_leftovers(given) if readable else given
         asked = requested_focus(messages)
         if asked is not None:
             more |= {"force": True, "focus": more.get("focus") or asked or None}
@@ -282,18 +302,23 @@ class RoundCompactor:
             writes_state=door.writes_state,
             last_resort=door.last_resort,
             review=door.review,
+            task_id=current_task_id() if door.review is True else "",
             native_compaction=compacts_by_itself(active, chain_is_cut=door.strips_response_ids),
             agent_call=self._agent_call(active, door, more) if self.config.enable_kv_cache_affinity else None,
             **more,
         )
 
     def _without_leftovers(self, messages: Sequence[BaseMessage]) -> Sequence[BaseMessage]:
+        """The list that may be sent. A graph of one's own is looked after at each step; a subgraph is handed a parent's list, with all its rounds."""
         try:
-            return without_leftovers(messages, self._parts.is_real_user)
+            left = without_leftovers(messages, self._parts.is_real_user, earlier_rounds=bool(current_namespace()))
         except GraphBubbleUp:
             raise
         except Exception:  # noqa: BLE001 - the user's rule, which the compaction itself tells of
             return messages
+        if left is not messages:
+            self._ports.perform(Warn("leftovers", _LEFTOVERS))
+        return left
 
 
 def _readable(raw: Sequence[Any]) -> tuple[list[Any], bool]:
@@ -362,30 +387,3 @@ def _warn_default_window(tokens: int) -> None:
         log.warning(
             "the model does not say how large its window is: %s tokens are assumed; set RoundCompactConfig(context_window_tokens=...)", f"{tokens:,}"
         )
-
-
-def _check_arguments(config: object, counter: object, tiers: object, reinjectors: object, archive: object, *callables: object) -> None:
-    """Refuse what cannot work before any run depends on it."""
-    if not isinstance(config, RoundCompactConfig):
-        _refuse("config", config, "a RoundCompactConfig")
-    if isinstance(tiers, str | Mapping) or not isinstance(tiers, Sequence) or not all(callable(tier) for tier in tiers):
-        _refuse("tiers", tiers, "a sequence of callables (target, context) -> messages")
-    if not isinstance(reinjectors, Mapping) or not all(callable(builder) for builder in reinjectors.values()):
-        _refuse("reinjectors", reinjectors, "a mapping of section names to callables (ReinjectContext) -> str | None")
-    check_builders(config.reinject, reinjectors)
-    writes = all(callable(getattr(archive, name, None)) for name in ("put", "aput", "get", "aget"))
-    if archive is not None and (isinstance(archive, BaseStore) or not writes):
-        _refuse("archive", archive, "an Archive; a langgraph store is wrapped: StoreArchive(store)")
-    if archive is None and (config.compression_recall.enabled or config.archive_required):
-        msg = "compression_recall and archive_required need an archive: pass archive=StoreArchive(store), or switch them off"
-        raise ConfigurationError(msg)
-    for name, value in zip(("is_real_user", "is_pending", "redact", "on_event"), callables, strict=True):
-        if (value is not None or name == "redact") and not callable(value):
-            _refuse(name, value, "a callable")
-    if counter is not None and not callable(counter):
-        _refuse("token_counter", counter, "a callable from a list of messages to tokens")
-
-
-def _refuse(name: str, value: object, wanted: str) -> NoReturn:
-    msg = f"{name}={value!r:.80} cannot be used: give {wanted}"
-    raise ConfigurationError(msg)

@@ -206,7 +206,36 @@ class RoundCompactConfig(_Value):
         if self.model_client is not None and self.model is None:
             msg = "model_client says where a named model is reached: give model='...' too"
             raise ValueError(msg)
+        contradiction = _contradiction(self)
+        if contradiction:
+            raise ValueError(contradiction)
         return self
+
+
+_BUDGET_PARTS = ("summary_max_tokens", "reinject_max_tokens", "ledger_max_tokens")
+
+
+def _contradiction(config: RoundCompactConfig) -> str:
+    """What two fields say that cannot both hold, as far as it is known without a model; empty when there is nothing."""
+    window, absolute = config.context_window_tokens, config.trigger_token_threshold
+    if window and absolute and absolute >= window:
+        return f"trigger_token_threshold={absolute} must be below context_window_tokens={window}: a request is refused before that trigger is met"
+    trigger = absolute or (max(int(window * config.trigger_context_ratio), 1) if window else None)
+    ratio = config.target_context_ratio
+    if window and trigger and ratio is not None and absolute and int(window * ratio) >= trigger:
+        return (
+            f"target_context_ratio={ratio} of context_window_tokens={window} must be below trigger_token_threshold={trigger}: "
+            f"give less than {trigger / window:.2f}"
+        )
+    for name in ("round_budget_tokens", *_BUDGET_PARTS):
+        tokens, budget = getattr(config, name), config.round_budget_tokens
+        if tokens is None:
+            continue
+        if budget is not None and tokens > budget:
+            return f"{name}={tokens} is part of round_budget_tokens={budget}: give at most that, or raise the budget"
+        if trigger is not None and tokens > trigger:
+            return f"{name}={tokens} alone would bring the window over its trigger of {trigger} tokens: give less than that"
+    return ""
 
 
 def _explain(cls: type[BaseModel], exc: ValidationError, data: dict[str, Any]) -> str:

@@ -19,6 +19,8 @@ from langgraph.graph import END
 from langgraph.prebuilt import InjectedState
 from langgraph.types import StateSnapshot
 
+from langgraph_roundcompact._arguments import check_channel
+from langgraph_roundcompact._channels import channel_kind
 from langgraph_roundcompact._compact_request import request_mark
 from langgraph_roundcompact._content import as_messages
 from langgraph_roundcompact._groups import declared_calls, results_of
@@ -26,9 +28,7 @@ from langgraph_roundcompact._splice import Channel
 from langgraph_roundcompact._state import read_key, read_messages
 from langgraph_roundcompact._trigger import BLOCK_FLOOR_TOKENS
 from langgraph_roundcompact.compactor import Door, RoundCompactor, checked_compactor
-from langgraph_roundcompact.errors import ConfigurationError
 from langgraph_roundcompact.events import CompactionPlan, CompactionResult, Reason
-from langgraph_roundcompact.node import channel_kind
 
 TOOL_NAME = "compact_conversation"
 
@@ -58,7 +58,7 @@ class _Graph(Protocol):
 def create_compact_tool(compactor: RoundCompactor, *, messages_key: str = "messages") -> BaseTool:
     """A tool `compact_conversation(focus="")` by which the agent asks for a compaction of its own.
 
-    The tool replaces nothing: its call is still open while it runs. Its result carries the wish, and whichever door the same graph has
+    The tool replaces nothing: its call is still open while it runs. Its result carries the request, and whichever door the same graph has
     (`RoundCompactNode`, `add_round_compaction`, `RoundCompactMiddleware`) compacts before the next model call as with `force=True`. Where
     nothing can be replaced the result says so, and nothing is asked for.
 
@@ -252,9 +252,7 @@ def _writers(graph: object, as_node: str | None) -> list[str | None]:
 def _door(graph: object, messages_key: str, channel: Channel | None) -> Door:
     if channel is None:
         channel = channel_kind(cast("Any", graph), messages_key) if hasattr(graph, "channels") else "add_messages"
-    elif channel not in ("add_messages", "append", "replace"):
-        msg = f"channel={channel!r} is unknown: use 'add_messages', 'append' or 'replace'"
-        raise ConfigurationError(msg)
+    check_channel(channel)
     return Door(messages_key=messages_key, channel=channel)
 
 

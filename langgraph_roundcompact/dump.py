@@ -35,6 +35,9 @@ MOST_BYTES = 16_000_000
 MOST_LINE_BYTES = 200_000
 """Of one line of `decisions.jsonl`."""
 
+FULL_BYTES, KEPT_FULL = 20_000_000, 4
+"""Size from which `decisions.jsonl` becomes `decisions-00001.jsonl` and so on, and how many of those stay: the newest."""
+
 SIZES = ((200_000, 20_000), (40_000, 5_000), (8_000, 2_000), (1_600, 500), (300, 100))
 """Characters of a text and items of a list, in the order in which they are tried until a record is small enough."""
 
@@ -43,6 +46,7 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 _TAKEN = re.compile(r"^(?:con|prn|aux|nul|com\d|lpt\d)(?:\.|$)|-[0-9a-f]{10}$", re.IGNORECASE)
 """Names that mean devices on some systems, and names that look like those made here."""
 _NUMBERED = re.compile(r"compaction-(\d+)\.json")
+_FULL = re.compile(r"decisions-(\d+)\.jsonl")
 _TRIES = 1000
 _LINE_ENDS = {code: f"\\u{code:04x}" for code in (0x85, 0x2028, 0x2029)}
 """Letters that JSON lets stand and that readers of lines may split at."""
@@ -173,6 +177,7 @@ def _json(value: Any, indent: int | None) -> bytes:
 
 
 def _head_and_tail(text: str, characters: int) -> str:
+    """As `_shorten.head_and_tail`, but says that the dump left something out: a transcript in the dump may hold notices of its own."""
     if len(text) <= characters:
         return text
     half = characters // 2
@@ -192,17 +197,25 @@ def _write_file(folder: Path, data: bytes) -> None:
 
 
 def _publish(temporary: Path, folder: Path) -> None:
-    numbers = [int(found[1]) for entry in os.scandir(folder) if (found := _NUMBERED.fullmatch(entry.name))]
-    number = max(numbers, default=0)
+    _take_next(temporary, folder, _NUMBERED, "compaction-{:05d}.json")
+
+
+def _take_next(source: Path, folder: Path, pattern: re.Pattern[str], name: str) -> Path:
+    """Give a file the next free number."""
+    number = max(_numbers(folder, pattern), default=0)
     for _ in range(_TRIES):
         number += 1
-        path = folder / f"compaction-{number:05d}.json"
+        path = folder / name.format(number)
         try:
-            _take(temporary, path)
+            _take(source, path)
         except FileExistsError:
             continue
-        return
-    raise FileExistsError(path)
+        return path
+    raise FileExistsError(folder)
+
+
+def _numbers(folder: Path, pattern: re.Pattern[str]) -> list[int]:
+    return [int(found[1]) for entry in os.scandir(folder) if (found := pattern.fullmatch(entry.name))]
 
 
 def _take(temporary: Path, path: Path) -> None:
@@ -226,5 +239,20 @@ def _append_line(path: Path, data: bytes) -> None:
             with contextlib.suppress(OSError):
                 os.write(handle, b"\n")
             raise OSError(28, "no space for a whole line")
+        full = os.fstat(handle)
     finally:
         os.close(handle)
+    if full.st_size >= FULL_BYTES:
+        _put_aside(path, full)
+
+
+def _put_aside(path: Path, full: os.stat_result) -> None:
+    """Begin a new file of lines. Another process may be at it too: whoever still writes into the old one writes into the file put aside."""
+    with contextlib.suppress(FileNotFoundError):
+        if os.path.samestat(path.stat(), full):
+            aside = _take_next(path, path.parent, _FULL, "decisions-{:05d}.jsonl")
+            if os.path.samestat(path.stat(), aside.stat()):
+                path.unlink()
+    for number in sorted(_numbers(path.parent, _FULL))[:-KEPT_FULL]:
+        with contextlib.suppress(FileNotFoundError):
+            (path.parent / f"decisions-{number:05d}.jsonl").unlink()

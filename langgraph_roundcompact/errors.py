@@ -16,11 +16,22 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final, Literal
 
 from langchain_core import exceptions as core
 
-from langgraph_roundcompact._error_text import OverflowGap, chain_of, codes_of, stated_delay, stated_gap, status_of, text_of_error
+from langgraph_roundcompact._error_text import (
+    OverflowGap,
+    chain_of,
+    codes_of,
+    forbids_retry,
+    stated_delay,
+    stated_gap,
+    stated_moment,
+    status_of,
+    text_of_error,
+)
 
 ErrorKind = Literal["context_overflow", "rate_limit", "authentication", "timeout", "server_unstable", "api_request_error", "unknown"]
 """What a failed model call means for the next step."""
@@ -51,8 +62,11 @@ class SummaryRejected(RoundCompactError):
     """The summariser answered with something that is not a summary."""
 
     def __init__(self, reason: RejectionReason) -> None:
-        super().__init__(f"not a summary: {reason}")
+        super().__init__(reason)
         self.reason: RejectionReason = reason
+
+    def __str__(self) -> str:
+        return f"not a summary: {self.reason}"
 
 
 class RedactionRefused(RoundCompactError):
@@ -96,13 +110,23 @@ def should_retry(kind: ErrorKind) -> bool:
 def retry_after_seconds(exc: BaseException) -> float | None:
     """How long the provider asks to wait, in seconds.
 
-    Read from headers (`retry-after-ms`, `retry-after` in seconds), a `retry_after` attribute, Gemini's `retryDelay`, and texts such as "try
-    again in 1.5s". A `retry-after` that is a date needs a clock and is ignored.
+    Read from headers (`retry-after-ms`, `retry-after` in seconds, or as a date beside the `date` of the answer), a `retry_after` attribute,
+    Gemini's `retryDelay`, and texts such as "try again in 1.5s". A date alone needs a clock: see `retry_moment`.
 
     Returns:
         Seconds, zero or more; `None` where nothing usable is said.
     """
     return next((seconds for link in chain_of(exc) if (seconds := stated_delay(link)) is not None), None)
+
+
+def retry_moment(exc: BaseException) -> float | None:
+    """The date until which the provider asks to wait, in seconds since the epoch; `None` where none is said."""
+    return next((moment for link in chain_of(exc) if (moment := stated_moment(link)) is not None), None)
+
+
+def is_final(exc: BaseException) -> bool:
+    """Whether the server says that the same request will not succeed (`x-should-retry: false`), whatever the kind."""
+    return any(map(forbids_retry, chain_of(exc)))
 
 
 def overflow_gap(exc: BaseException) -> OverflowGap | None:
@@ -158,15 +182,22 @@ _NAMES: Final = _by_word(
     {
         "context_overflow": "ContextWindowExceededError ContextLengthExceededError RequestTooLargeError",
         "timeout": "TimeoutException Timeout APITimeoutError ReadTimeoutError ConnectTimeoutError ServerTimeoutError DeadlineExceeded",
-        "authentication": "AuthenticationError PermissionDeniedError NoCredentialsError",
-        "rate_limit": "RateLimitError TooManyRequests ResourceExhausted",
+        "authentication": """
+            AuthenticationError PermissionDeniedError NoCredentialsError PartialCredentialsError CredentialRetrievalError TokenRetrievalError
+            UnauthorizedSSOTokenError DefaultCredentialsError RefreshError ClientAuthenticationError CredentialUnavailableError Unauthenticated
+            Unauthorized UnauthorizedError PermissionDenied Forbidden ForbiddenError""",
+        "rate_limit": "RateLimitError TooManyRequests TooManyRequestsError ResourceExhausted ThrottlingException",
         "server_unstable": """
             TransportError NetworkError ProtocolError APIConnectionError ClientConnectionError HTTPClientError SSLError gaierror IncompleteRead
             ChunkedEncodingError ServerDisconnectedError ClientPayloadError InternalServerError OverloadedError ServiceUnavailableError
-            ServiceUnavailable BrokenResourceError EndpointConnectionError""",
-        "api_request_error": "BadRequestError NotFoundError UnprocessableEntityError InvalidRequestError",
+            ServiceUnavailable BrokenResourceError EndpointConnectionError ClientOSError ModelStreamErrorException ModelNotReadyException
+            ServiceUnavailableException InternalServerException""",
+        "api_request_error": "BadRequestError NotFoundError UnprocessableEntityError InvalidRequestError InvalidArgument ResourceNotFoundException",
     }
 )
+
+_SPOKEN_NAMES: Final = {name.lower(): kind for name, kind in _NAMES.items() if name.endswith(("Error", "Exception"))}
+_NAME: Final = re.compile(r"(?<!\w)[a-z]{1,60}(?:error|exception)(?!\w)")
 
 _CODES: Final = _by_word(
     {
@@ -176,8 +207,10 @@ _CODES: Final = _by_word(
         "authentication": """
             insufficient_quota billing_hard_limit_reached billing_not_active billing_error account_deactivated access_terminated invalid_api_key
             api_key_invalid authentication_error permission_error permission_denied unauthenticated unauthorized accessdeniedexception
-            unrecognizedclientexception expiredtokenexception invalid_authentication_error""",
-        "rate_limit": "rate_limit_exceeded rate_limit_error rate_limit_reached_error too_many_requests resource_exhausted throttlingexception",
+            unrecognizedclientexception expiredtokenexception invalidsignatureexception invalid_authentication_error arrearage""",
+        "rate_limit": """
+            rate_limit_exceeded rate_limit_error rate_limit_reached_error too_many_requests resource_exhausted throttlingexception throttling
+            toomanyrequestsexception servicequotaexceededexception""",
         "timeout": "deadline_exceeded timeout_error request_timeout modeltimeoutexception",
         "server_unstable": """
             overloaded_error engine_overloaded_error api_error server_error internal_server_error internal unavailable service_unavailable
@@ -197,13 +230,14 @@ def _firm_kind(facts: _Facts) -> ErrorKind | None:
     kind: ErrorKind | None = _kind_by_type(facts.exc) or _kind_by_status(facts.status) or by_code
     if kind is None or kind in ("context_overflow", "authentication", "timeout"):
         return kind
-    if kind == "server_unstable" and facts.status not in (None, 500):
-        return kind
+    if kind == "server_unstable" and facts.status not in (None, 424, 500):
+        return kind  # 500 and 424 report what the model behind the server said
     if by_code == "context_overflow" or _says_too_long(facts.text, throttled=kind == "rate_limit"):
         return "context_overflow"
     if by_code == "authentication" or _says_cannot_pay(facts.text):
         return "authentication"
-    return kind
+    # Bedrock reports throttling as a bad request.
+    return "rate_limit" if by_code == "rate_limit" and facts.status == 400 else kind
 
 
 def _kind_by_type(exc: BaseException) -> ErrorKind | None:
@@ -225,8 +259,8 @@ def _kind_by_status(status: int | None) -> ErrorKind | None:
         return "context_overflow"
     if status == 429:
         return "rate_limit"
-    # 409, 424, 425 and 499 report a state that passes (lock, model not loaded yet, connection given up).
-    return "server_unstable" if status >= 500 or status in (409, 424, 425, 499) else "api_request_error"
+    # 409, 424, 425, 498 and 499 report a state that passes (lock, model not loaded yet, no capacity, connection given up).
+    return "server_unstable" if status >= 500 or status in (409, 424, 425, 498, 499) else "api_request_error"
 
 
 def _phrases(*phrases: str) -> re.Pattern[str]:
@@ -259,6 +293,11 @@ _TOO_LONG: Final = _phrases(
     r"(?:inputs?|`inputs`) must have less than \d+ tokens",
     "string too long",
     "exceed_context_size_error",
+    r"(?:prompt|input|request|messages?) exceeds? (?:the )?(?:max(?:imum)?|model)[\w ]{0,20} (?:length|size)",
+    r"exceeds? (?:the )?max(?:imum)? (?:message|prompt|input) (?:tokens|length)",
+    "input tokens exceeded",
+    r"number of input tokens exceeds?",
+    r"max_tokens must be at least 1, got -\d{1,9}",
     "range of input length should be",
 )
 _TOO_LONG_UNLESS_THROTTLED: Final = _phrases("token limit", "too many tokens", "(?:total )?number of tokens[^.]{0,60} cannot exceed")
@@ -270,7 +309,9 @@ _CANNOT_PAY: Final = _phrases(
     "billing (?:hard limit|not active|is not active)",
     "api key (?:not valid|expired)",
     "api_key_invalid",
+    "account (?:is )?(?:in arrears|suspended|deactivated)",
 )
+_CANNOT_PAY_ELSEWHERE: Final = ("余额不足", "欠费")
 _THROTTLED: Final = _phrases(
     "rate[ _-]?limit(?:ed|s|ing)?(?:_error|_exceeded)?", "too many requests", "throttl(?:ed|ing)", "resource(?:_| has been )exhausted"
 )
@@ -283,6 +324,9 @@ _WORDS: Final[tuple[tuple[ErrorKind, re.Pattern[str]], ...]] = (
             "unauthori[sz]ed",
             "(?:invalid|incorrect|wrong|missing) (?:x-)?api[- _]key",
             "api key (?:is )?invalid",
+            "api[_ ]key (?:client option )?must be set",
+            "did not find [a-z0-9_]{1,60}api_key",
+            "invalid_grant",
             "permission denied",
             "access denied",
             "forbidden",
@@ -319,7 +363,8 @@ def _says_too_long(text: str, *, throttled: bool) -> bool:
 
 def _says_cannot_pay(text: str) -> bool:
     """Whether the text says that the account cannot pay or its key is void. Gemini words its limits per minute like a spent quota."""
-    return _CANNOT_PAY.search(text) is not None and not ("resource_exhausted" in text or "retrydelay" in text)
+    found = _CANNOT_PAY.search(text) is not None or any(word in text for word in _CANNOT_PAY_ELSEWHERE)
+    return found and not ("resource_exhausted" in text or "retrydelay" in text)
 
 
 def _kind_by_words(text: str) -> ErrorKind:
@@ -327,4 +372,7 @@ def _kind_by_words(text: str) -> ErrorKind:
         return "context_overflow"
     if _says_cannot_pay(text):
         return "authentication"
-    return next((kind for kind, pattern in _WORDS if pattern.search(text)), "unknown")
+    by_phrase = (kind for kind, pattern in _WORDS if pattern.search(text))
+    # Routers and wrappers tell the class of the error that they caught: "litellm.RateLimitError: …".
+    by_name = (_SPOKEN_NAMES[name] for name in _NAME.findall(text) if name in _SPOKEN_NAMES)
+    return next(chain(by_phrase, by_name), "unknown")

@@ -1,4 +1,4 @@
-"""What the package tells: events, results, plans. Frozen records; the words in them are closed sets."""
+"""Events, results and plans: frozen records, the words in them are closed sets of literals."""
 
 from __future__ import annotations
 

@@ -14,12 +14,13 @@ from langchain_core.messages import AIMessage, BaseMessage, RemoveMessage
 from langgraph.errors import GraphBubbleUp
 from langgraph.types import Command
 
+from langgraph_roundcompact._arguments import check_approve
 from langgraph_roundcompact._content import REASONING_TYPES, block_type
 from langgraph_roundcompact._spans import IsRealUser, find_round, find_stale_before, is_real_user
 from langgraph_roundcompact._window import bound_kwargs, unwrap
 from langgraph_roundcompact.compactor import Door, RoundCompactor, checked_compactor
 from langgraph_roundcompact.errors import classify
-from langgraph_roundcompact.events import CompactionResult
+from langgraph_roundcompact.events import CompactionResult, CompactionReview
 
 try:
     from langchain.agents.middleware import AgentMiddleware, ExtendedModelResponse, ModelRequest, ModelResponse
@@ -38,17 +39,27 @@ class RoundCompactMiddleware(AgentMiddleware[Any, Any, Any]):
         compactor: What compacts.
         persist: Write the compaction to the agent's state. `False`: the request only.
         name: Name of the middleware; `"SummarizationMiddleware"` takes the place of deepagents' own summarisation.
+        approve: Show each checkpoint before it is applied. `True`: by `interrupt()`, and the run is resumed with the answer; a callable is given
+            the `CompactionReview` and returns the answer. See `RoundCompactNode` for the answers.
 
     Order: after (inside of) middleware that retries the model call or turns its errors into answers, so that an overflow is seen here first; a
     summary is remembered, so a retry does not pay for it again. After middleware that chooses the model, whose window counts; with
     `enable_kv_cache_affinity` after all that changes the request, so that the request it continues is the one that is sent.
     """
 
-    def __init__(self, compactor: RoundCompactor, *, persist: bool = True, name: str | None = None) -> None:
+    def __init__(
+        self,
+        compactor: RoundCompactor,
+        *,
+        persist: bool = True,
+        name: str | None = None,
+        approve: bool | Callable[[CompactionReview], Any] = False,
+    ) -> None:
         super().__init__()
+        check_approve(approve)
         self._compactor = checked_compactor(compactor)
-        self._is_real = _never_raising(self._compactor.is_real_user)
         self._persist = persist
+        self._approve = approve
         self._name = name or type(self).__name__
         self.tools: Sequence[Any] = ()
 
@@ -95,6 +106,15 @@ class RoundCompactMiddleware(AgentMiddleware[Any, Any, Any]):
             response = await handler(self._compacted(request, result))
         return self._answered(request, result, response)
 
+    def _is_real(self, message: BaseMessage) -> bool:
+        """The rule in force, for questions of the door's own. What it raises is told by the compaction, which leaves the window as it is."""
+        try:
+            return self._compactor.is_real_user(message)
+        except GraphBubbleUp:
+            raise
+        except Exception:  # noqa: BLE001 - somebody's callable; it must not stop the agent
+            return is_real_user(message)
+
     def _view(self, request: ModelRequest[Any]) -> dict[str, Any]:
         """The agent's state with the messages that this request really holds.
 
@@ -117,6 +137,7 @@ class RoundCompactMiddleware(AgentMiddleware[Any, Any, Any]):
                 writes_state=self._persist,
                 strips_response_ids=True,
                 last_resort=last_resort,
+                review=self._approve,
                 tool_choice=request.tool_choice,
                 free_answer=request.response_format is None,
                 as_sent=lambda messages: _for_request(list(messages), _model(request), self._is_real) or messages,
@@ -133,20 +154,6 @@ class RoundCompactMiddleware(AgentMiddleware[Any, Any, Any]):
     ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
         update = _state_update(request, result) if self._persist and result.changed else None
         return response if update is None else ExtendedModelResponse(model_response=response, command=Command(update={"messages": update}))
-
-
-def _never_raising(rule: IsRealUser) -> IsRealUser:
-    """A rule for questions of the door's own. What it raises is told by the compaction, which leaves the window as it is."""
-
-    def is_real(message: BaseMessage) -> bool:
-        try:
-            return rule(message)
-        except GraphBubbleUp:
-            raise
-        except Exception:  # noqa: BLE001 - somebody's callable; it must not stop the agent
-            return is_real_user(message)
-
-    return is_real
 
 
 def _state(request: ModelRequest[Any]) -> dict[str, Any]:

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 import hashlib
-import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from langchain_core.messages import BaseMessage, RemoveMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
-from langgraph.channels.binop import BinaryOperatorAggregate
-from langgraph.channels.last_value import LastValue
 from langgraph.errors import EmptyChannelError, GraphBubbleUp
 from langgraph.graph import StateGraph
 from langgraph.pregel import Pregel
 from langgraph.types import Command, Overwrite, Send
 from pydantic import BaseModel
 
+from langgraph_roundcompact._arguments import check_approve, check_channel
+from langgraph_roundcompact._channels import channel_kind, kind_of, live_channel
 from langgraph_roundcompact._splice import REMOVE_ALL_MESSAGES, Channel
 from langgraph_roundcompact._state import read_key, read_messages, with_messages
 from langgraph_roundcompact.compactor import Door, RoundCompactor, checked_compactor
@@ -56,28 +56,27 @@ class RoundCompactNode(RunnableLambda[Any, dict[str, Any]]):
         agent_model: Any = None,
         approve: bool | Callable[[CompactionReview], Any] = False,
     ) -> None:
-        if not isinstance(approve, bool) and not callable(approve):
-            msg = f"approve={approve!r:.80} cannot be used: give True, or a callable from a CompactionReview to the decision"
-            raise ConfigurationError(msg)
-        if channel not in ("add_messages", "append", "replace"):
-            msg = f"channel={channel!r} is unknown: use 'add_messages', 'append' or 'replace'"
-            raise ConfigurationError(msg)
-        compactor = checked_compactor(compactor)
-        output_key = output_messages_key if output_messages_key != messages_key else None
-        door = Door(messages_key=messages_key, channel=channel, writes_state=output_key is None, review=approve)
-        given = {"system_message": system_message, "tools": tools, "agent_model": agent_model}
-
-        def compact_round(state: Any, config: RunnableConfig) -> dict[str, Any]:
-            state, fitted = _with_key(state, messages_key, config), _fitting(door, config)
-            return _update(compactor.compact(state, **given, door=fitted), state, fitted, output_key, config)
-
-        async def acompact_round(state: Any, config: RunnableConfig) -> dict[str, Any]:
-            state, fitted = _with_key(state, messages_key, config), _fitting(door, config)
-            return _update(await compactor.acompact(state, **given, door=fitted), state, fitted, output_key, config)
-
-        super().__init__(compact_round, afunc=acompact_round, name="round_compact")
+        check_approve(approve)
+        check_channel(channel)
+        self._compactor = checked_compactor(compactor)
+        self._output_key = output_messages_key if output_messages_key != messages_key else None
+        self._door = Door(messages_key=messages_key, channel=channel, writes_state=self._output_key is None, review=approve)
+        self._given = {"system_message": system_message, "tools": tools, "agent_model": agent_model}
+        super().__init__(self._compact_round, afunc=self._acompact_round, name="round_compact")
         self.__module__ = __name__
-        self.__qualname__ = f"RoundCompactNode.{_cache_mark(compactor, messages_key, output_key)}"
+        self.__qualname__ = f"RoundCompactNode.{_cache_mark(compactor, messages_key, self._output_key)}"
+
+    def _compact_round(self, state: Any, config: RunnableConfig) -> dict[str, Any]:
+        state, door = _met(state, self._door, config)
+        return _update(self._compactor.compact(state, **self._given, door=door), state, door, self._output_key, config)
+
+    async def _acompact_round(self, state: Any, config: RunnableConfig) -> dict[str, Any]:
+        state, door = _met(state, self._door, config)
+        return _update(await self._compactor.acompact(state, **self._given, door=door), state, door, self._output_key, config)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> RoundCompactNode:
+        # What it was given is shared: a model's connections cannot be copied.
+        return copy.copy(self)
 
     def __repr__(self) -> str:
         return f"RoundCompactNode({self.name!r})"
@@ -91,7 +90,7 @@ def _cache_mark(compactor: RoundCompactor, *keys: str | None) -> str:
 def _update(result: CompactionResult, state: Any, door: Door, output_key: str | None, config: RunnableConfig) -> dict[str, Any]:
     if output_key is None:
         return result.update if _is_for_state(result, state, door, config) else {}
-    kind = _kind(_live_channel(config, output_key))
+    kind = kind_of(live_channel(config, output_key), output_key)
     if kind == "add_messages":  # the key holds the list of the last step: that one goes, whole
         return {output_key: [RemoveMessage(id=REMOVE_ALL_MESSAGES), *(message.model_copy() for message in result.messages)]}
     return {output_key: Overwrite(result.messages) if kind == "append" else result.messages}
@@ -100,27 +99,18 @@ def _update(result: CompactionResult, state: Any, door: Door, output_key: str | 
 # --- the graph around ------------------------------------------------------------------------------------------------------------------
 
 
-def _fitting(door: Door, config: RunnableConfig) -> Door:
-    """The door for the channel that the update will meet: the wrong kind would leave `RemoveMessage` objects in the state."""
-    kind = _kind(_live_channel(config, door.messages_key)) if door.writes_state else None
-    return door if kind is None else dataclasses.replace(door, channel=kind)
+def _met(state: Any, door: Door, config: RunnableConfig) -> tuple[Any, Door]:
+    """State and door as the graph has them.
 
-
-def _with_key(state: Any, key: str, config: RunnableConfig) -> Any:
-    """The state; where the graph has the key but nothing was written to it yet, with an empty list under it."""
-    unwritten = isinstance(state, Mapping) and key not in state and _live_channel(config, key) is not None
-    return {**state, key: []} if unwritten else state
-
-
-def _live_channel(config: RunnableConfig, key: str) -> Any:
-    """The running graph's channel of a key, if it can be seen.
-
-    LangGraph gives tasks a partial that reads state, with the channels as its second argument. That is no public interface: anything
-    unexpected means that the channel is not known.
+    A key that nothing was written to yet holds an empty list, and the door fits the channel that the update will meet: the wrong kind would
+    leave `RemoveMessage` objects in the state.
     """
-    read = (config.get("configurable") or {}).get("__pregel_read")
-    channels = read.args[1] if isinstance(read, functools.partial) and len(read.args) > 1 else None
-    return channels.get(key) if isinstance(channels, Mapping) else None
+    key = door.messages_key
+    channel = live_channel(config, key)
+    if isinstance(state, Mapping) and key not in state and channel is not None:
+        state = {**state, key: []}
+    kind = kind_of(channel, key) if door.writes_state else None
+    return state, door if kind is None else dataclasses.replace(door, channel=kind)
 
 
 def _is_for_state(result: CompactionResult, state: Any, door: Door, config: RunnableConfig) -> bool:
@@ -129,7 +119,7 @@ def _is_for_state(result: CompactionResult, state: Any, door: Door, config: Runn
     By id, all that the update touches must be in the state, or it would append, or raise. A whole list may only take the place of the list
     that it was made from.
     """
-    channel = _live_channel(config, door.messages_key)
+    channel = live_channel(config, door.messages_key)
     if channel is None or not result.changed:
         return result.changed
     try:
@@ -157,6 +147,7 @@ def add_round_compaction(
     system_message: BaseMessage | str | None = None,
     tools: Sequence[Any] | None = None,
     agent_model: Any = None,
+    approve: bool | Callable[[CompactionReview], Any] = False,
 ) -> None:
     """Wrap a model node in place, so that `goto`, `Send` and edges without a map cannot pass compaction by.
 
@@ -171,6 +162,8 @@ def add_round_compaction(
         system_message: The agent's system prompt, when it is not in the state.
         tools: The agent's tools.
         agent_model: Tells the capacity when the agent's model is not the summariser.
+        approve: As for `RoundCompactNode`. The node itself should then not pause: LangGraph keeps the last interrupt of a step only, so that
+            after a restart between two of them a checkpoint that was agreed to is not applied, but shown again later.
 
     Raises:
         ConfigurationError: no such node, or it is wrapped already; no such key, in the graph or in the node's input; the builder is compiled
@@ -180,6 +173,7 @@ def add_round_compaction(
         msg = "add_round_compaction changes a StateGraph before it is compiled: call it on the builder, then builder.compile()"
         raise ConfigurationError(msg)
     compactor = checked_compactor(compactor)
+    check_approve(approve)
     spec = builder.nodes.get(before)
     if spec is None:
         msg = f"before={before!r} is not a node of this graph (it has: {', '.join(builder.nodes) or 'none'}): add the node first"
@@ -187,68 +181,13 @@ def add_round_compaction(
     if isinstance(spec.runnable, _CompactedNode):
         msg = f"before={before!r} has round compaction already: call add_round_compaction once for each model node"
         raise ConfigurationError(msg)
-    door = Door(messages_key=messages_key, channel=channel_kind(builder, messages_key))
+    door = Door(messages_key=messages_key, channel=channel_kind(builder, messages_key), review=approve)
     if messages_key not in builder.schemas.get(spec.input_schema, builder.channels):
         msg = f"the node {before!r} is not given {messages_key!r}: add it to the node's input_schema"
         raise ConfigurationError(msg)
     given = {"system_message": system_message, "tools": tools, "agent_model": agent_model}
     wrapped = _CompactedNode(cast("Runnable[Any, Any]", spec.runnable), compactor, door, given, builder.channels)
     builder.nodes[before] = dataclasses.replace(spec, runnable=wrapped)
-
-
-def channel_kind(builder: StateGraph[Any, Any, Any, Any], messages_key: str) -> Channel:
-    """How the builder's channel takes an update.
-
-    Raises:
-        ConfigurationError: there is no such key, or its channel or reducer is not known.
-    """
-    channel = builder.channels.get(messages_key)
-    if channel is None:
-        msg = f"messages_key={messages_key!r} is not a key of the graph's state (it has: {', '.join(builder.channels) or 'none'})"
-        raise ConfigurationError(msg)
-    kind = _kind(channel)
-    if kind is not None:
-        return kind
-    reducer = _reducer(channel)
-    works = type(channel).__name__ if reducer is None else f"reducer {_name(reducer)!r}"
-    msg = (
-        f"how the {works} of {messages_key!r} takes a compaction is not known: use add_messages or round_compact_messages; or, if the reducer "
-        "replaces and removes by id like these, set its attribute works_by_id = True; or add a RoundCompactNode(channel=...) of your own"
-    )
-    raise ConfigurationError(msg)
-
-
-def _kind(channel: Any) -> Channel | None:
-    """How a channel takes an update; None when it, or its reducer, is not known."""
-    if isinstance(channel, LastValue):
-        return "replace"
-    reducer = _reducer(channel)
-    if reducer in _APPENDING:
-        return "append"
-    if getattr(reducer, "works_by_id", False):
-        return "add_messages"
-    if str(getattr(reducer, "__module__", "")).partition(".")[0] not in ("langgraph", "langgraph_roundcompact"):
-        return None  # somebody else's function, whatever its name
-    return "add_messages" if _name(reducer) in _BY_ID else None
-
-
-def _reducer(channel: Any) -> Any:
-    reducer: Any = channel.operator if isinstance(channel, BinaryOperatorAggregate) else getattr(channel, "reducer", None)
-    while True:
-        if isinstance(reducer, functools.partial):  # `add_messages(format=...)`
-            reducer = reducer.func
-        elif getattr(reducer, "__module__", None) == "langgraph_roundcompact.reducer" and hasattr(reducer, "base"):
-            reducer = reducer.base  # of `compacting_reducer`: it takes what its base takes
-        else:
-            return reducer
-
-
-def _name(reducer: Any) -> str:
-    return str(getattr(reducer, "__name__", type(reducer).__name__))
-
-
-_APPENDING = (operator.add, operator.concat, operator.iadd, operator.iconcat)
-_BY_ID = frozenset({"add_messages", "_add_messages", "_messages_delta_reducer", "round_compact_messages", "round_compact_messages_delta"})
 
 
 class _CompactedNode(RunnableLambda[Any, Any]):

@@ -30,6 +30,7 @@ from langchain_core.messages import (
 )
 from langgraph.graph.message import add_messages
 
+from langgraph_roundcompact._fault import told
 from langgraph_roundcompact._memory_block import mark_of
 from langgraph_roundcompact._merge import MessageList, id_of, stands_for
 from langgraph_roundcompact.config import RoundCompactConfig
@@ -191,8 +192,8 @@ def _compacted(merged: Any, config: RoundCompactConfig) -> Any:
         from langgraph_roundcompact._rules import compact_by_rules  # noqa: PLC0415 - only graphs that compact here pay for the rules
 
         return compact_by_rules(merged, config) if _ends_in_complete_group(merged) else merged
-    except Exception:  # noqa: BLE001 - a write must not fail because of compaction
-        _log.warning("round compaction in the reducer failed; the messages are left as they are", exc_info=True)
+    except Exception as exc:  # noqa: BLE001 - a write must not fail because of compaction
+        _log.warning("round compaction in the reducer failed (%s); the messages are left as they are", told(exc))
         return merged
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import BaseMessage, HumanMessage
@@ -18,14 +19,16 @@ _DOOR = Door(writes_state=False)
 
 def as_runnable(compactor: RoundCompactor) -> Runnable[Any, list[BaseMessage]]:
     """See `RoundCompactor.as_runnable`."""
+    # Partials of module functions, so that a chain can be sent to another process.
+    return RunnableLambda(partial(_compact, compactor), afunc=partial(_acompact, compactor), name="round_compact")
 
-    def compact_messages(value: Any) -> list[BaseMessage]:
-        return compactor.compact(_input(value), door=_DOOR).messages
 
-    async def acompact_messages(value: Any) -> list[BaseMessage]:
-        return (await compactor.acompact(_input(value), door=_DOOR)).messages
+def _compact(compactor: RoundCompactor, value: Any) -> list[BaseMessage]:
+    return compactor.compact(_input(value), door=_DOOR).messages
 
-    return RunnableLambda(compact_messages, afunc=acompact_messages, name="round_compact")
+
+async def _acompact(compactor: RoundCompactor, value: Any) -> list[BaseMessage]:
+    return (await compactor.acompact(_input(value), door=_DOOR)).messages
 
 
 def _input(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Doubles and proofs for those who build on this package: a scripted chat model, a strict reading of a history, suites for tiers and archives.
+"""For tests of applications and extensions: a scripted chat model, a strict check of a history, suites for tiers and archives of your own.
 
 No test framework is imported. The checks here are written on their own, apart from the code they are used on: `pairing_faults` does not look
 at how the package forms groups, so that one can prove the other.

@@ -124,7 +124,8 @@ class Demo:
                 todos = change.get("todos", todos)
             for change in _changes(update.get("agent")):
                 request = tuple(model.requests[-1])
-                seen |= {message.id or SYSTEM: self.compactor.count_tokens([message]) for message in request if not is_own(message)}
+                # As each message was first sent: a fold keeps the id.
+                seen = {message.id or SYSTEM: self.compactor.count_tokens([message]) for message in request if not is_own(message)} | seen
                 step = Step(
                     number=len(self.steps) + 1,
                     request=request,

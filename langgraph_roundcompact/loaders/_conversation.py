@@ -1,4 +1,4 @@
-"""What loading gives, the one way it fails, and what all formats share: names, ids, and the marks of messages that machines sent."""
+"""The result of loading, its error, and what all formats share: names, ids, and the marks of messages that machines sent."""
 
 from __future__ import annotations
 

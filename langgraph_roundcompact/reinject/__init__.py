@@ -1,7 +1,7 @@
-"""State back in: what a summary makes an agent forget, read from the graph's state at this moment.
+"""Recovered context: plan, todo list, skills, files and tasks, read from the graph's state at this moment and put back beside the checkpoint.
 
-A plan, a list of work or the files in hand are known exactly by the graph; a summary only tells about them. So they are not summarised but
-read: from state now, and from the messages that go. The result is a function of the state now and never of an earlier recovered context, so
+The graph knows these exactly; a summary would only paraphrase them. So they are not summarised but read: from state now, and from the messages that
+go. The result is a function of the state now and never of an earlier recovered context, so
 it does not grow from compaction to compaction.
 
 One builder a file. A builder is any callable `(ReinjectContext) -> str | None`; the ones here are frozen dataclasses, whose fields name the
@@ -21,6 +21,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from langgraph_roundcompact._budget import cut, fair_shares
+from langgraph_roundcompact._fault import told
 from langgraph_roundcompact.errors import ConfigurationError, RedactionRefused
 from langgraph_roundcompact.reinject._calls import Span
 from langgraph_roundcompact.reinject._context import ReinjectBuilder, ReinjectContext, clean, visible
@@ -98,8 +99,8 @@ def recovered_sections(
     """Run the builders and fit what they say into the budget.
 
     Small sections come whole; larger ones share what is left equally. A builder with a true attribute `elastic` fits itself to
-    `budget_tokens`, as those that carry file contents do; it shares what the others leave, at least a quarter. What is still too long
-    is cut once, and says so.
+    `budget_tokens`, as those that carry file contents do; it shares what the others leave, at least a quarter. One with a true attribute
+    `shortens` is asked again with its share as `budget_tokens`, as those of long lists are. What is still too long is cut once, and says so.
 
     Args:
         ctx: What the builders may look at. `budget_tokens` bounds the whole, too.
@@ -172,9 +173,9 @@ def _build(name: str, builder: ReinjectBuilder, ctx: ReinjectContext, budget: in
         raise  # a veto
     except ctx.passes:
         raise  # the host's control flow
-    except Exception:
+    except Exception as exc:  # noqa: BLE001 - anybody's code
         # One broken builder, or one broken piece of state, must cost one section and not the compaction.
-        logger.warning("the builder of the recovered section %r failed; it is left out", name, exc_info=True)
+        logger.warning("the builder of the recovered section %r failed (%s); it is left out", name, told(exc))
         return ""
 
 
@@ -200,6 +201,7 @@ def _shares(builders: Mapping[str, ReinjectBuilder], sizes: Mapping[str, int], b
 
 def _fit(name: str, builder: ReinjectBuilder, body: str, ctx: ReinjectContext, share: int) -> str:
     """The section within its share: whole, built again for less, or cut."""
-    if ctx.estimate(body) > share and getattr(builder, "elastic", False):
+    shorter = getattr(builder, "elastic", False) or getattr(builder, "shortens", False)
+    if shorter and ctx.estimate(body) > share:
         body = _build(name, builder, ctx, share)
     return cut(body, share, ctx.estimate)

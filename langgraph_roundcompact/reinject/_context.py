@@ -1,4 +1,4 @@
-"""What a builder is given, and the few questions every builder asks of it."""
+"""The protocol of a builder, the context it is given, and what all builders read from it."""
 
 from __future__ import annotations
 

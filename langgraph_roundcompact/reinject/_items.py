@@ -1,4 +1,4 @@
-"""Items of a list of work, whatever wrote it: dicts, dataclasses, pydantic objects, strings with or without check boxes, junk."""
+"""Items of a todo list or a plan, whatever wrote it: dicts, dataclasses, pydantic objects, strings with or without check boxes, junk."""
 
 from __future__ import annotations
 

@@ -1,10 +1,14 @@
-"""Reads and changes of files among the calls, whatever the tools are called."""
+"""Reads and changes of files among the calls, by tool and argument names that a user can configure (`FileTools`).
+
+Used where a wrong answer would show an old text as the file, so in doubt a file has changed. The ledger's looser reading, which knows no tools, is
+`_calls`.
+"""
 
 from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from langgraph_roundcompact.reinject._calls import Use, argument, json_mapping, tool_keys
@@ -13,6 +17,34 @@ from langgraph_roundcompact.reinject._files import path_key
 from langgraph_roundcompact.reinject._shell import names_in, shell_of
 
 _PATCH_PATH = re.compile(r"^(?:\*\*\* (?:Update|Add|Delete) File: |\*\*\* Move to: |\+\+\+ (?:b/)?|--- (?:a/)?)([^\t\n]{1,1000})", re.MULTILINE)
+_WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+_LOOKING = frozenset(
+    (
+        *("read", "view", "show", "get", "open", "cat", "head", "tail", "list", "ls", "dir", "tree", "stat", "find", "grep", "glob", "search"),
+        *("query", "sql", "test", "tests", "look", "fetch", "browse", "navigate", "screenshot", "diff", "status", "log", "logs", "check", "lint"),
+        *("count", "describe", "inspect", "analyze", "analyse", "analysis", "think", "thought", "todo", "todos", "plan", "ask", "note", "notes"),
+        *("recall", "compact", "web", "skill"),
+    )
+)
+"""Words in the name of a tool that only looks, or writes elsewhere than to files."""
+_CHANGING = frozenset(
+    (
+        *("write", "edit", "change", "modify", "update", "save", "patch", "apply", "replace", "insert", "append", "delete", "remove", "move"),
+        *("rename", "create", "overwrite", "put", "set", "format", "fix", "refactor", "checkout", "restore", "revert", "reset", "undo", "rollback"),
+        *("merge", "rebase", "stash", "pull", "generate", "agent", "delegate", "transfer", "handoff"),
+    )
+)
+"""Words in the name of a tool that may change what it names, whatever else the name says."""
+_REACHING = frozenset(
+    (
+        *("format", "refactor", "checkout", "restore", "revert", "reset", "undo", "rollback", "merge", "rebase", "stash", "pull", "generate"),
+        *("exec", "execute", "run", "agent", "subagent", "delegate", "dispatch", "transfer", "handoff"),
+    )
+)
+"""Words in the name of a tool that may change what it does not name."""
+_SEARCHED_CHARS = 20_000
+"""Of each argument of an unknown tool, what is searched for names of files."""
+_DEEPEST = 12
 _LINE_ARGUMENTS = ("offset", "limit", "start_line", "end_line", "line_start", "line_end", "view_range", "pages", "range")
 _TEXT_KEYS = ("content", "text", "body", "skill_content", "instructions")
 
@@ -23,18 +55,25 @@ class FileTools:
 
     read: tuple[str, ...] = ("read_file", "Read", "view", "view_file", "open", "open_file", "cat", "get_file_contents", "read_text_file")
     """Tools that show a file."""
+    look: tuple[str, ...] = ()
+    """More tools that change no file. Of a tool that no list names, its name tells: `search_code` looks, `git_checkout` may have changed any
+    file, and whatever else the files that its arguments name."""
     change: tuple[str, ...] = (
         *("edit_file", "Edit", "MultiEdit", "write_file", "Write", "create_file", "apply_patch", "str_replace", "insert", "NotebookEdit"),
         *("delete_file", "delete", "move_file", "rename_file", "replace", "replace_in_file", "append_file", "search_replace", "undo_edit"),
+        *("save_file", "write_to_file", "update_file", "edit_files", "apply_diff", "patch_file", "create_or_update_file", "fs_write"),
     )
     """Tools that change, make or remove files."""
     editor: tuple[str, ...] = ("str_replace_editor", "str_replace_based_edit_tool", "text_editor", "editor")
     """Tools that do both; the argument `command` says which (`view` reads)."""
-    shell: tuple[str, ...] = ("bash", "shell", "execute", "run_command", "run_shell_command", "terminal", "exec_command", "local_shell")
+    shell: tuple[str, ...] = (
+        *("bash", "shell", "execute", "run_command", "run_shell_command", "terminal", "exec_command", "local_shell", "exec", "powershell"),
+        *("execute_command", "run_terminal_cmd", "run_in_terminal", "shell_command", "shell_exec", "execute_bash", "run_bash"),
+    )
     """Tools that run a command line."""
     code: tuple[str, ...] = ("python", "python_repl", "execute_python", "run_python", "execute_code", "run_code", "code_interpreter")
     """Tools that run a program text; it may change the files that it names."""
-    delegate: tuple[str, ...] = ("task",)
+    delegate: tuple[str, ...] = ("task", "agent", "sub_agent", "dispatch_agent", "spawn_agent", "new_task", "delegate_task")
     """Tools that hand work to another agent; it may change any file."""
     path_arguments: tuple[str, ...] = ("file_path", "path", "filename", "file", "target_file", "filePath", "absolute_path", "notebook_path", "source")
     """Arguments that name the file, in order of trust."""
@@ -81,8 +120,12 @@ def file_events(use: Use, tools: FileTools) -> Iterator[FileRead | FileChange]:
     elif _is_read(use, tools):
         if use.result is not None and not use.failed:
             yield from _read(use, tools)
-    elif use.key in tool_keys((*tools.change, *tools.editor)) and not use.failed:
-        yield FileChange(keys=frozenset(_changed(use, tools)))
+    elif use.key in tool_keys((*tools.change, *tools.editor)):
+        if not use.failed:
+            keys = frozenset(_changed(use, tools))
+            yield FileChange(keys=keys, names=frozenset() if keys else _names_in_arguments(use))
+    elif use.key not in tool_keys(tools.look) and not use.failed:
+        yield from _perhaps_changed(use)
 
 
 def shown_text(use: Use) -> str | None:
@@ -125,6 +168,27 @@ def _shell_events(use: Use, tools: FileTools) -> Iterator[FileRead | FileChange]
         text = shown_text(use) if line.whole or (line.part and len(line.reads) == 1) else None
         for path in line.reads:
             yield FileRead(path, line.part, text)
+
+
+def _perhaps_changed(use: Use) -> Iterator[FileChange]:
+    """What a tool may have changed that no list knows."""
+    words = {word.lower() for word in _WORDS.findall(use.tool.rsplit("__", 1)[-1])}
+    if words & _LOOKING and not words & _CHANGING:
+        return
+    yield FileChange(names=_names_in_arguments(use), everything=bool(words & _REACHING))
+
+
+def _names_in_arguments(use: Use) -> frozenset[str]:
+    return frozenset(name for text in _texts(use.args) for name in names_in(text[:_SEARCHED_CHARS]))
+
+
+def _texts(value: object, depth: int = 0) -> Iterator[str]:
+    """The strings in arguments, however they are nested."""
+    if isinstance(value, str):
+        yield value
+    elif depth < _DEEPEST and isinstance(value, Mapping | list | tuple):
+        for inner in value.values() if isinstance(value, Mapping) else value:
+            yield from _texts(inner, depth + 1)
 
 
 def _command(use: Use, tools: FileTools) -> str:

@@ -13,7 +13,9 @@ _READERS = frozenset(("cat", "head", "tail", "nl", "less", "more", "bat"))
 _LOOKERS = _READERS | {
     *("cd", "ls", "ll", "dir", "pwd", "echo", "printf", "grep", "egrep", "fgrep", "rg", "ag", "wc", "stat", "file", "du", "tree", "diff", "cmp"),
     *("sort", "uniq", "cut", "tr", "awk", "jq", "column", "md5sum", "sha256sum", "which", "whoami", "date", "sleep", "true", "test", "find", "sed"),
-    *("pytest", "mypy", "pyright", "tsc", "flake8", "pylint", "export", "set", "source", "exit", "wait"),
+    *("pytest", "mypy", "pyright", "tsc", "flake8", "pylint", "export", "set", "source", "exit", "wait", "[", "[[", ":", "false", "read", "type"),
+    *("ps", "df", "id", "uname", "env", "printenv", "basename", "dirname", "realpath", "readlink", "xxd", "od", "hexdump", "strings", "sha1sum"),
+    *("cksum", "comm", "paste", "join", "fold", "rev", "tac", "seq", "yq", "kill", "pkill", "lsof", "ping", "nproc", "free", "history", "man"),
 }
 """Commands that change no file unless their arguments say so."""
 _LOOKER_PAIRS = frozenset(
@@ -26,10 +28,12 @@ _LOOKER_PAIRS = frozenset(
     )
 )
 _LOOKER_MODULES = frozenset(("pytest", "unittest", "mypy", "flake8", "pylint"))
-_REACH_ALL = frozenset(
-    ("git", "patch", "black", "isort", "ruff", "prettier", "eslint", "gofmt", "make", "cargo", "xargs", "find", "perl", "rsync", "npm")
-)
-"""Commands that, when they act, may change files they do not name."""
+_NAMES_WHAT_IT_CHANGES = (_LOOKERS - {"find"}) | {
+    *("cp", "mv", "rm", "rmdir", "mkdir", "touch", "tee", "chmod", "chown", "ln", "dd", "install", "truncate", "ed", "gawk", "curl", "wget"),
+    *("pip", "pip3", "apt", "apt-get", "brew", "conda"),
+}
+"""Commands that, when they act, change no file of the work but those they name. Of any other (a script, a formatter, a build) nobody knows."""
+_PROGRAM_TEXT = frozenset(("-", "-c"))
 _ACTS = re.compile(r"(?:^|\s)(?:--(?:fix|write|in-?place|output)\b|-i\S*(?:\s|$)|-exec\b|-execdir\b|-delete\b|-fprint)|\binplace\b")
 # The shell module of the standard library reads letter by letter, a hundred times slower; an open quote ends at the next blank here.
 _TOKEN = re.compile(
@@ -102,7 +106,10 @@ def _looks_only(words: Sequence[str]) -> bool:
 
 def _reaches_all(words: Sequence[str]) -> bool:
     """Whether an acting command may change files that it does not name, by what it is or by a pattern in its words."""
-    return words[0] in _REACH_ALL or any(char in " ".join(words) for char in "*$`")
+    # A program text names its files, a script does not.
+    text = words[0].startswith("python") and (len(words) == 1 or words[1] in _PROGRAM_TEXT)
+    unknown = not text and words[0] not in _NAMES_WHAT_IT_CHANGES
+    return unknown or any(char in " ".join(words) for char in "*$`")
 
 
 def _printed(words: Sequence[str]) -> tuple[list[str], str]:

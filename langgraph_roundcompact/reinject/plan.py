@@ -1,4 +1,4 @@
-"""The plan itself: steps done, current and open, or its text where it has no steps.
+"""Section `plan`: steps done, current and open, or its text where it has no steps.
 
 Three places know it, asked in this order: the state key (also the `plan` and `past_steps` pair of plan-and-execute graphs), plan files in a
 deepagents `files` state, and the newest `update_plan` call among the messages that go.
@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, ClassVar
 
+from langgraph_roundcompact._budget import most_that_fits
 from langgraph_roundcompact._state import read_key
 from langgraph_roundcompact.reinject._calls import scan, tool_keys
 from langgraph_roundcompact.reinject._context import MISSING, ReinjectContext, lookup, one_line, visible
@@ -21,6 +22,9 @@ from langgraph_roundcompact.reinject._items import Item, has_list, item_line, it
 @dataclass(frozen=True, kw_only=True)
 class PlanBuilder:
     """Section `plan`."""
+
+    shortens: ClassVar[bool] = True
+    """Of a plan of steps, leaves out what is least useful first: what was done long ago, then what comes last."""
 
     keys: tuple[str, ...] = ("plan",)
     """State keys with a text, a list of steps, or a record that holds either."""
@@ -40,7 +44,7 @@ class PlanBuilder:
         value = lookup(ctx, self.keys)
         if value is not MISSING:
             past = lookup(ctx, self.past_keys)
-            said = _of_value(value, _past(past if past is not MISSING else None))
+            said = _of_value(value, _past(past if past is not MISSING else None), ctx)
             if said is not None:
                 return said
         return self._from_files(ctx) or (self._from_calls(ctx) if value is MISSING else None)
@@ -63,10 +67,10 @@ class PlanBuilder:
         found = [(use, kept) for use, kept in scan(ctx.target, ctx.kept) if use.key in tool_keys(self.tools) and not use.failed]
         if not found or found[-1][1]:
             return None
-        return _of_value(found[-1][0].args, [])
+        return _of_value(found[-1][0].args, [], ctx)
 
 
-def _of_value(value: Any, past: Sequence[Item]) -> str | None:
+def _of_value(value: Any, past: Sequence[Item], ctx: ReinjectContext) -> str | None:
     """A plan's text from any shape; None where it holds nothing."""
     if isinstance(value, str):
         return "\n".join([*map(item_line, past), value.strip()]) if value.strip() else None
@@ -74,15 +78,23 @@ def _of_value(value: Any, past: Sequence[Item]) -> str | None:
         nested = (read_key(value, key) for key in ("plan", "text", "content", "markdown"))
         text = next((text for text in nested if isinstance(text, str) and text.strip()), None)
         if text:
-            return _of_value(text, past)
+            return _of_value(text, past, ctx)
     steps = items_of(value)
     if not steps and not past:
         return None
     done = [*past, *(item for item in steps if item.phase == "done")]
     rest = [item for item in steps if item.phase != "done"]
     reason = one_line(read_key(value, "explanation"))
-    head = [f"Why: {reason}"] if reason else []
-    return "\n".join([*head, f"Steps: {len(done)} of {len(done) + len(rest)} done", *map(item_line, [*done, *rest])])
+    head = [*([f"Why: {reason}"] if reason else []), f"Steps: {len(done)} of {len(done) + len(rest)} done"]
+    return most_that_fits(len(done) + len(rest), lambda most: "\n".join([*head, *_told(done, rest, most)]), ctx.budget_tokens, ctx.estimate)
+
+
+def _told(done: Sequence[Item], rest: Sequence[Item], most: int) -> list[str]:
+    """Lines for at most so many steps: those to come in their order, then those done last."""
+    told = done[max(len(done) - max(most - len(rest), 0), 0) :]
+    earlier = [f"- … {len(done) - len(told)} done earlier, not listed"] if len(told) < len(done) else []
+    later = [f"- … {len(rest) - most} more, not listed"] if len(rest) > most else []
+    return [*earlier, *map(item_line, [*told, *rest[:most]]), *later]
 
 
 def _past(value: Any) -> list[Item]:

@@ -1,7 +1,7 @@
-"""Whether the agent is only planning. Forgetting that is the worst thing a compaction can do: a planner that starts to write files.
+"""Section `plan_mode`: whether the agent is only planning.
 
-State says it where the graph keeps it; otherwise the newest call that entered or left the mode does, together with what the user answered.
-Without a trace of planning there is nothing to say.
+Forgetting that is the worst thing a compaction can do: a planner that starts to write files. Where the graph keeps the mode in its state, that is
+read; otherwise the newest call that entered or left the mode, together with what the user answered. Without a trace of planning there is no section.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The files in hand: which were read, which have changed since, and what they say now.
+"""Section `read_file`, the files in use: which were read, which have changed since, and what they say now.
 
 The list comes from the calls, not from a summary, so it is right even where the summary forgets it. Contents come from the `files` state
 where the graph has one; otherwise from the last read, but only while nothing has touched the file since: an old text shown as the file is worse

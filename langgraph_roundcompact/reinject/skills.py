@@ -1,6 +1,7 @@
-"""Instructions that were loaded. A paraphrase of a skill is no skill: its exact formats drift while the agent believes that it follows them.
+"""Section `skills`: instructions that were loaded.
 
-So each is put back verbatim and once, or the agent is told that it was loaded and must be loaded again.
+A paraphrase of a skill is no skill: its exact formats drift while the agent believes that it follows them. So each is put back verbatim and once, or
+the agent is told that it was loaded and must be loaded again.
 """
 
 from __future__ import annotations

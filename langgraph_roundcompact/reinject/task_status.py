@@ -1,4 +1,7 @@
-"""Work that runs beside the agent. An agent that forgets it starts it again, or never fetches the result."""
+"""Section `task_status`: background tasks and sub-agents that run beside the agent.
+
+An agent that forgets it starts it again, or never fetches the result.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the requests of a conversation cost, and what they still hold.
+"""The cost of a conversation's requests, and how many facts they still hold.
 
 The prefix cache is that of a provider at its best: of a request it has what the request before began with, message by message, and nothing else.
 A price of cached tokens is given as a share of the price of others. What models write is left out: it is the same in each case.

@@ -17,7 +17,7 @@ MOST_BYTES = 200_000_000
 """Of one file: far more than is ever written."""
 
 _FILE = re.compile(r"compaction-\d+\.json")
-_LINES = "decisions.jsonl"
+_LINES = re.compile(r"decisions(?:-\d+)?\.jsonl")
 
 
 class DumpError(RoundCompactError, ValueError):
@@ -57,7 +57,8 @@ def _files(folder: Path) -> Iterator[Path]:
     for parent, folders, names in os.walk(folder):
         folders.sort()
         # Lines first: of one millisecond, a check comes before the compaction that it led to.
-        yield from (Path(parent, name) for name in sorted(names, key=lambda name: (name != _LINES, name)) if name == _LINES or _FILE.fullmatch(name))
+        lines = sorted(filter(_LINES.fullmatch, names))
+        yield from (Path(parent, name) for name in [*lines, *sorted(filter(_FILE.fullmatch, names))])
 
 
 def _read(file: Path, name: str) -> Iterator[dict[str, Any]]:

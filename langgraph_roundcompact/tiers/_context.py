@@ -1,4 +1,4 @@
-"""What a tier is, and what it may know."""
+"""The protocol of a tier, and the context it is given."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class TierContext:
     idle_seconds: float | None = None
     """How long the provider's prefix cache has been unused, in seconds; None where nobody knows."""
     scale: float = 1.0
-    """Tokens of the counter in force for one token of `estimate`. Window, target and gain are in the former."""
+    """Tokens of the window, as reported or counted, for one token of `estimate`. Window, target and gain are in the former."""
     where: Callable[[BaseMessage], str] = _nowhere
     """Pointer to the archived original of a message, for its preview; `""` without an archive. The same message gives the same pointer."""
 

@@ -1,4 +1,4 @@
-"""What the built-in tiers share: which results may be folded, into what, and that it is done in one batch or not at all.
+"""What the built-in tiers share: which tool results may be folded, into what, and that a tier folds in one batch or not at all.
 
 What a message is folded into depends on the message and its call alone, never on the window, the moment or the tier: whoever folds it first,
 at whichever step, in whichever process, the bytes are the same, and the provider's prefix cache holds.

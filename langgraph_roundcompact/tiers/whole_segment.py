@@ -1,4 +1,4 @@
-"""Whole steps: of the oldest finished ones a line each is left.
+"""Whole steps: each of the oldest finished steps is reduced to a line.
 
 Call and result stay, with their ids, and only their texts shrink: to a provider the history is the same sequence of turns. Merging a step
 into one message would need a message of a kind that some providers refuse in that place, and would leave ids without their message. Arguments of

@@ -84,7 +84,7 @@ def measure(chunk_tokens: int = CHUNK_TOKENS, overlap_tokens: int = OVERLAP_TOKE
 def _compacted(history: list[Any], budget: int, archive: StoreArchive, sizes: tuple[int, int]) -> list[Any]:
     config = RoundCompactConfig(
         context_window_tokens=_shared("score").tokens(history),
-        trigger_token_threshold=max(_shared("score").tokens(history) // 100, 1),
+        trigger_token_threshold=max(_shared("score").tokens(history) // 100, budget + 1),
         min_target_context_ratio=0.0,
         keep_recent_messages=0,
         round_budget_tokens=budget,

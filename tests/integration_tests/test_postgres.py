@@ -1,4 +1,4 @@
-"""An agent on PostgreSQL: restarts, time travel, interrupts, `kill -9` at each point of a compaction. The properties: `persistence_suite`."""
+"""An agent on PostgreSQL: restarts, time travel, interrupts, `kill -9`. The properties: `persistence_suite`, `kill_suite`."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import asyncio
 
 import pytest
 from durable import ASK, Place, Session, Spec, adrive, agent_of, assert_nothing_lost, drive, subject_of, thread_config
+from kill_suite import KillSuite
 from langchain_core.messages import HumanMessage
 from persistence_suite import PersistenceSuite
 
 from langgraph_roundcompact import StoreArchive
 
 
-class TestPostgres(PersistenceSuite):
+class TestPostgres(PersistenceSuite, KillSuite):
     """The suite with `PostgresSaver` and `PostgresStore`, in the async colour with their async twins."""
 
     @pytest.fixture

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,10 +17,11 @@ from builders import call, step, steps
 from hypothesis import HealthCheck, settings
 from pytest_socket import _remove_restrictions, socket_allow_hosts
 
+from langgraph_roundcompact import _ports
 from langgraph_roundcompact._drivers import arun, run
 from langgraph_roundcompact._effects import Effect, Flow
 
-__all__ = ["FUZZ", "SHARED", "Drive", "call", "examples", "step", "steps"]
+__all__ = ["FUZZ", "SHARED", "Drive", "call", "case_files", "examples", "step", "steps"]
 
 SHARED = Path(__file__).resolve().parents[2].parent / "shared"
 """Reference material and recorded traces; not part of the repository."""
@@ -53,6 +57,39 @@ def shared() -> Path:
     if not SHARED.is_dir():
         pytest.skip(f"the shared material is not beside this repository ({SHARED.name}/)")
     return SHARED
+
+
+def case_files() -> list[Path]:
+    """The collected bug reports, one file each; empty where the shared material is not there."""
+    return sorted((SHARED / "cases" / "cases").glob("*.md"))
+
+
+@pytest.fixture(scope="session")
+def runner() -> ModuleType:
+    """The program that reads the collected bug reports and checks a result against them."""
+    if not case_files():
+        pytest.skip("the collected reports (../shared/cases) are not beside this repository")
+    spec = importlib.util.spec_from_file_location("run_cases", SHARED / "cases" / "run_cases.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    path = list(sys.path)
+    spec.loader.exec_module(module)
+    sys.path[:] = path
+    return module
+
+
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Seconds of each wait between two tries of the summariser, in order; the waits are noted instead of slept."""
+    slept: list[float] = []
+
+    async def asleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    monkeypatch.setattr(_ports, "time", SimpleNamespace(sleep=slept.append))
+    monkeypatch.setattr(_ports, "asyncio", SimpleNamespace(sleep=asleep, timeout=asyncio.timeout, to_thread=asyncio.to_thread))
+    return slept
 
 
 @dataclass

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Annotated, Any, TypedDict
 
 from builders import call
-from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
@@ -16,16 +16,24 @@ from langgraph.graph.message import add_messages
 from langgraph.prebuilt import ToolNode, tools_condition
 from procedures import blocks, compactor, summariser
 
-from langgraph_roundcompact import RoundCompactNode, RoundCompactor, add_round_compaction
+from langgraph_roundcompact import RoundCompactNode, RoundCompactor, add_round_compaction, round_compact_messages
 from langgraph_roundcompact.testing import ScriptedChatModel, assert_valid_history
 
 REQUEST = "Sort all invoices of the year by supplier, and keep the list of open ones."
+ASK: Any = {"messages": [HumanMessage(REQUEST, id="h")]}
+"""The state in which an agent begins."""
 
 
 class ByIds(TypedDict):
     """The usual state of an agent."""
 
     messages: Annotated[list[AnyMessage], add_messages]
+
+
+class Merged(TypedDict):
+    """The same, merged by the package's own reducer."""
+
+    messages: Annotated[list[AnyMessage], round_compact_messages]
 
 
 @tool
@@ -93,7 +101,7 @@ def stream(how: str, graph: Any, value: Any, config: Any = None, **options: Any)
 
 
 def agent_loop(
-    model: ScriptedChatModel, subject: RoundCompactor, *, door: str = "wrapper", schema: Any = ByIds, tools: Any = None
+    model: ScriptedChatModel, subject: RoundCompactor, *, door: str = "wrapper", schema: Any = ByIds, tools: Any = None, approve: Any = False
 ) -> StateGraph[Any, Any, Any, Any]:
     """The builder of an agent of one's own, model and tools in turn, with compaction in front of the model.
 
@@ -103,16 +111,17 @@ def agent_loop(
         door: `"wrapper"`, or `"node"` for a node between tools and model.
         schema: The graph's state.
         tools: A tool node; by default one with `look_up`.
+        approve: Whether the door asks before a checkpoint is applied.
     """
     builder = StateGraph(schema)
     builder.add_node("agent", lambda state: {"messages": [model.invoke(state["messages"])]})
     builder.add_node("tools", tools if tools is not None else ToolNode([look_up]))
     builder.add_conditional_edges("agent", tools_condition)
     if door == "wrapper":
-        add_round_compaction(builder, subject)
+        add_round_compaction(builder, subject, approve=approve)
         first = "agent"
     else:
-        builder.add_node("compact", RoundCompactNode(subject))
+        builder.add_node("compact", RoundCompactNode(subject, approve=approve))
         builder.add_edge("compact", "agent")
         first = "compact"
     builder.add_edge(START, first)

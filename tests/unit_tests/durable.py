@@ -61,6 +61,8 @@ DOORS: tuple[Door, ...] = ("wrapper", "node", "middleware", "delta")
 _KEY = re.compile(r"invoice (\d+) of ")
 _POINTER = re.compile(r"COMPRESSION_RECALL: id=([^\]]+)\]")
 
+NO_FLUSH = "PRAGMA synchronous=OFF"
+"""What a killed process wrote is the kernel's, and stays; only a power cut, which nobody tries here, would need a disk flush at each commit."""
 
 _SAVED = {
     "sqlite": (("checkpoint", "checkpoints"), ("value", "writes")),
@@ -87,6 +89,8 @@ class Place:
                 stack.callback(connection.close)
                 saver: Any = SqliteSaver(connection)
                 store: Any = stack.enter_context(SqliteStore.from_conn_string(self._file("store")))
+                for one in (connection, store.conn):
+                    one.execute(NO_FLUSH)
             else:
                 saver = stack.enter_context(PostgresSaver.from_conn_string(self.where))
                 store = stack.enter_context(PostgresStore.from_conn_string(self.where))
@@ -100,6 +104,8 @@ class Place:
                 AsyncSqliteSaver.from_conn_string(self._file("chat")) as saver,
                 AsyncSqliteStore.from_conn_string(self._file("store")) as store,
             ):
+                for one in (saver.conn, store.conn):
+                    await one.execute(NO_FLUSH)
                 yield saver, store
         else:
             async with (

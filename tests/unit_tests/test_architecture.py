@@ -28,6 +28,9 @@ WORLD = {
 }  # fmt: skip
 """What waits, counts with tiktoken, builds clients, or reaches threads, clock, stores and files."""
 
+HOST = {"_channels"}
+"""What knows the host's own types, for the doors to it, and reaches nothing else."""
+
 ASSEMBLY = {"", "compactor", "control", "_rules"}
 """What puts the parts together; `""` is the package's `__init__`, `control` is for people around a graph and not in its path."""
 
@@ -72,7 +75,7 @@ def is_outside(module: str) -> bool:
 
 
 def is_pure(module: str) -> bool:
-    return not is_outside(module) and module not in WORLD | ASSEMBLY | DOORS | VALUES
+    return not is_outside(module) and module not in WORLD | HOST | ASSEMBLY | DOORS | VALUES
 
 
 def imports(module: str) -> Iterator[tuple[str, str]]:
@@ -128,7 +131,7 @@ PURE = sorted(filter(is_pure, MODULES))
 
 
 def test_the_lists_name_modules_that_exist() -> None:
-    assert MODULES.keys() >= VALUES | DOORS | WORLD | ASSEMBLY
+    assert MODULES.keys() >= VALUES | DOORS | WORLD | HOST | ASSEMBLY
 
 
 @pytest.mark.parametrize("module", sorted(VALUES))
@@ -170,8 +173,14 @@ def test_no_door_imports_another(module: str) -> None:
 
 @pytest.mark.parametrize("module", sorted(DOORS))
 def test_doors_import_the_compactor_values_and_modules_without_io(module: str) -> None:
-    allowed = {"compactor"} if module != "reducer" else {"_rules"}
+    allowed = HOST | {"compactor"} if module != "reducer" else {"_rules"}
     assert [found for found in sorted(inner(module)) if not (is_pure(found) or found in VALUES | allowed)] == []
+
+
+@pytest.mark.parametrize("module", sorted(HOST))
+def test_what_knows_the_host_imports_values_and_modules_without_io(module: str) -> None:
+    assert [found for found in sorted(inner(module)) if not (is_pure(found) or found in VALUES)] == []
+    assert [pair for pair in sorted(outer(module)) if _reaches_the_world(*pair)] == []
 
 
 def test_the_reducer_never_reaches_the_compactor() -> None:
@@ -190,6 +199,15 @@ def test_nothing_of_the_package_uses_the_tools_around_it(module: str) -> None:
 
 def test_there_is_no_module_for_whatever_is_left_over() -> None:
     assert [module for module in MODULES if module.split(".")[-1].strip("_") in ("utils", "util", "helpers", "misc", "common")] == []
+
+
+def test_the_map_in_the_documentation_names_every_module() -> None:
+    page = PACKAGE.parent / "docs" / "how_it_works.md"
+    if not page.is_file():
+        pytest.skip("docs/ is not beside the package, as in an unpacked source distribution")
+    text = page.read_text("utf-8")
+    files = {module.split(".")[0] for module in MODULES} - {"", "__main__", "config", "events"}
+    assert sorted(name for name in files if f"`{name}" not in text and not name.startswith("_secret_")) == []
 
 
 def test_modules_have_at_most_400_lines() -> None:

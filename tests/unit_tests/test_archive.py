@@ -7,6 +7,7 @@ import itertools
 import logging
 import threading
 import unicodedata
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
@@ -17,6 +18,7 @@ from hypothesis import given
 from langchain_core.messages import AnyMessage, HumanMessage
 from langgraph.graph import START, StateGraph
 from langgraph.graph.message import add_messages
+from langgraph.store.base import GetOp, Op, PutOp, SearchOp
 from langgraph.store.memory import InMemoryStore
 from langgraph.store.sqlite.aio import AsyncSqliteStore
 from procedures import BOTH, compact, compactor, go, history, summariser, work
@@ -171,6 +173,61 @@ def test_an_archive_inside_anothers_namespace_is_not_part_of_it() -> None:
     assert [passage["archive_id"] for passage in outer.search("result", thread_id="t")] == ["rc-1"]
     outer.delete(thread_id="t")
     assert inner.get("rc-2", thread_id="u") == archived(work(2))
+
+
+class Careless(InMemoryStore):
+    """Looks at keys alone, whatever the namespace."""
+
+    def batch(self, ops: Iterable[Op]) -> list[Any]:
+        return super().batch([op._replace(namespace=("all",)) if isinstance(op, GetOp | PutOp) else op for op in ops])
+
+    async def abatch(self, ops: Iterable[Op]) -> list[Any]:
+        return self.batch(ops)
+
+
+class SamePage(InMemoryStore):
+    """Does not know offsets: each page of a search is full, and the same."""
+
+    def batch(self, ops: Iterable[Op]) -> list[Any]:
+        ops = list(ops)
+        answers = super().batch([op._replace(offset=0) if isinstance(op, SearchOp) else op for op in ops])
+        return [(answer * 500)[: op.limit] if isinstance(op, SearchOp) else answer for op, answer in zip(ops, answers, strict=True)]
+
+    async def abatch(self, ops: Iterable[Op]) -> list[Any]:
+        return self.batch(ops)
+
+
+@BOTH
+def test_a_store_that_answers_with_another_threads_item_leaks_nothing(how: str) -> None:
+    archive = StoreArchive(Careless())
+    archive.put("rc-1", archived(work(1)), thread_id="theirs")
+    read = archive.get if how == "sync" else lambda *args, **options: asyncio.run(archive.aget(*args, **options))
+    assert read("rc-1", thread_id="mine") is None
+    assert archive.search("result", thread_id="mine", archive_ids=["rc-1"]) == []
+
+
+def test_a_store_that_does_not_know_offsets_ends_all_the_same() -> None:
+    archive = StoreArchive(SamePage())
+    archive.put("rc-1", archived(work(1)), thread_id="t")
+    assert archive.keys(thread_id="t") == ["rc-1"]
+    assert [passage["archive_id"] for passage in archive.search("result", thread_id="t", limit=1)] == ["rc-1"]
+    archive.delete(thread_id="t")
+    assert archive.keys(thread_id="t") == []
+
+
+@BOTH
+@pytest.mark.parametrize("answer", [False, OSError("full"), {"error": "quota"}, {"ok": False}])
+def test_an_archive_of_ones_own_that_answers_with_an_error_gets_no_pointer(how: str, answer: Any) -> None:
+    class Refusing(StoreArchive):
+        def put(self, *args: Any, **options: Any) -> Any:
+            return answer
+
+        async def aput(self, *args: Any, **options: Any) -> Any:
+            return answer
+
+    result = compact(how, compactor(summariser("NOTES"), archive=Refusing(InMemoryStore())), history(1, 2), thread_id="t")
+    assert result.compacted
+    assert ids_in(result.messages) == []
 
 
 # --- faults at every write -------------------------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import pytest
 from conftest import examples
 from hypothesis import given
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage, messages_from_dict
+from pydantic import BaseModel, field_serializer
 from strategies import histories
 
 from langgraph_roundcompact import CompressionRecallConfig
@@ -36,6 +37,46 @@ def test_the_sizes_of_passages_are_those_of_the_configuration() -> None:
     recall = CompressionRecallConfig(enabled=True, chunk_size_tokens=1000, chunk_overlap_tokens=50)
     assert archive_record([], "go", str, recall)["chunks"] == {"size_tokens": 1000, "overlap_tokens": 50}
     assert archive_record([], "go", str)["chunks"] == {"size_tokens": 3000, "overlap_tokens": 300}
+
+
+class Unwilling(BaseModel):
+    """Data that refuses to be written."""
+
+    field: int = 1
+
+    @field_serializer("field")
+    def refuse(self, value: int) -> int:
+        raise RuntimeError("not today")
+
+
+class Nameless:
+    """An object without any text."""
+
+    def __str__(self) -> str:
+        raise RuntimeError
+
+    __repr__ = __str__
+
+
+def circle() -> dict[str, Any]:
+    inside: dict[str, Any] = {}
+    inside["me"] = inside
+    return inside
+
+
+@pytest.mark.parametrize("odd", [Unwilling(), Nameless(), {Nameless(): 1}, circle(), 10**5000, {10**5000: 1}, [float("nan")], (n for n in "ab")])
+def test_a_value_that_is_no_data_costs_itself_and_not_the_entry(odd: Any) -> None:
+    message = ToolMessage("text", tool_call_id="c", id="t", artifact=odd)
+    kept = record_of(message, str)
+    assert (kept["content"], kept["id"], kept["tool_call_id"]) == ("text", "t", "c")
+    assert json.loads(json.dumps(kept)) == kept
+    assert archive_key([message], "t") == archive_key([message.model_copy()], "t")
+
+
+def test_lone_surrogates_are_kept_and_tell_entries_apart() -> None:
+    one, two = (ToolMessage(text, tool_call_id="c", id="t") for text in ("\ud800 a", "? a"))
+    assert record_of(one, str)["content"] == "\ud800 a"
+    assert archive_key([one], "t") != archive_key([two], "t")
 
 
 SECRET = "hunter2Xq81"

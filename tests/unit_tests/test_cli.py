@@ -282,7 +282,9 @@ def test_wrong_arguments_are_told(talk, arguments, words, capsys):
         (["--base-url", "http://localhost:1"], "give --model too"),
         (["--model", "openai:gpt-5-mini"], "OPENAI_API_KEY"),
         (["--model", "openai:gpt-5-mini", "--summariser", "null"], "leave one of them out"),
+        (["--model", "openai:gpt-5-mini"], "--base-url URL"),
         (["--model", "nobody:nothing"], "--model nobody:nothing"),
+        (["--model", "nobody:nothing"], "give PROVIDER:NAME"),
     ],
 )
 def test_a_model_that_cannot_be_had_is_one_line(talk, arguments, words, capsys, monkeypatch):

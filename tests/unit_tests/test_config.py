@@ -133,13 +133,62 @@ def test_a_refusal_names_field_value_and_remedy(name: str, value: Any, remedy: s
     ],
 )
 def test_the_borders_are_accepted(name: str, value: Any) -> None:
-    RoundCompactConfig(**{name: value})
+    config = RoundCompactConfig(**{name: value})
+    assert getattr(config, name) == (tuple(value) if isinstance(value, list) else value)
 
 
 def test_a_target_must_lie_below_the_trigger() -> None:
     with pytest.raises(ConfigurationError, match=r"target_context_ratio=0.8 must be below trigger_context_ratio=0.8"):
         RoundCompactConfig(target_context_ratio=0.8)
     assert RoundCompactConfig(target_context_ratio=0.79).target_context_ratio == 0.79
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"trigger_token_threshold": 5000, "context_window_tokens": 4000}, "trigger_token_threshold=5000 must be below context_window_tokens=4000"),
+        ({"trigger_token_threshold": 4000, "context_window_tokens": 4000}, "trigger_token_threshold=4000 must be below context_window_tokens=4000"),
+        (
+            {"target_context_ratio": 0.9, "trigger_token_threshold": 1000, "context_window_tokens": 1250},
+            "target_context_ratio=0.9 of context_window_tokens=1250 must be below trigger_token_threshold=1000: give less than 0.80",
+        ),
+        (
+            {"reinject_max_tokens": 6401, "context_window_tokens": 8000},
+            "reinject_max_tokens=6401 alone would bring the window over its trigger of 6400",
+        ),
+        (
+            {"summary_max_tokens": 1001, "trigger_token_threshold": 1000},
+            "summary_max_tokens=1001 alone would bring the window over its trigger of 1000",
+        ),
+        ({"ledger_max_tokens": 9999, "context_window_tokens": 8000}, "ledger_max_tokens=9999 alone would bring the window over its trigger of 6400"),
+        (
+            {"round_budget_tokens": 9999, "context_window_tokens": 8000},
+            "round_budget_tokens=9999 alone would bring the window over its trigger of 6400",
+        ),
+        ({"round_budget_tokens": 500, "reinject_max_tokens": 501}, "reinject_max_tokens=501 is part of round_budget_tokens=500: give at most that"),
+    ],
+)
+def test_fields_that_contradict_each_other_are_told_with_what_to_give(fields: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigurationError) as told:
+        RoundCompactConfig(**fields)
+    assert words in str(told.value)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"trigger_token_threshold": 3999, "context_window_tokens": 4000},
+        {"trigger_token_threshold": 10**6},
+        {"target_context_ratio": 0.9, "trigger_token_threshold": 1000},
+        {"reinject_max_tokens": 6400, "summary_max_tokens": 6400, "context_window_tokens": 8000},
+        {"reinject_max_tokens": 10**6},
+        {"round_budget_tokens": 500, "summary_max_tokens": 500, "ledger_max_tokens": 500},
+    ],
+    ids=str,
+)
+def test_fields_that_can_hold_together_are_accepted(fields: dict[str, Any]) -> None:
+    config = RoundCompactConfig(**fields)
+    assert {name: getattr(config, name) for name in fields} == fields
 
 
 def test_an_overlap_must_be_smaller_than_the_chunk() -> None:

@@ -9,6 +9,7 @@ from typing import Annotated, Any, TypedDict
 import pytest
 from doors import REQUEST, ByIds, breaks, check_requests, look_up, one_node, shared, stream, working
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, RemoveMessage
+from langgraph.channels import AnyValue, EphemeralValue, LastValue, Topic, UntrackedValue
 from langgraph.channels.delta import DeltaChannel
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
@@ -143,6 +144,41 @@ def test_in_a_graph_the_channel_itself_tells_its_kind(how: str, schema: Any, cha
     after = go(how, graph, {"messages": history(1, 2)})["messages"]
     assert [message.type for message in after] == ["human", "human"]
     assert blocks(after) == [1]
+
+
+@BOTH
+@pytest.mark.parametrize("door", ["node", "wrapper"])
+@pytest.mark.parametrize("channel", [UntrackedValue(list), EphemeralValue(list), AnyValue(list), LastValue(list)], ids=lambda c: type(c).__name__)
+def test_any_channel_that_holds_the_last_value_gets_the_whole_list(how: str, door: str, channel: Any) -> None:
+    """No removal mark is ever seen by the node behind."""
+    seen: list[Any] = []
+    builder = StateGraph(TypedDict("Held", {"messages": Annotated[list, channel]}))  # type: ignore[operator]
+    builder.add_node("agent", lambda state: seen.extend(state["messages"]) or {})
+    subject = compactor(summariser("NOTES"))
+    if door == "node":
+        builder.add_node("compact", RoundCompactNode(subject))
+        builder.add_edge(START, "compact")
+        builder.add_edge("compact", "agent")
+    else:
+        add_round_compaction(builder, subject)
+        builder.add_edge(START, "agent")
+    go(how, builder.compile(), {"messages": history(1, 2)})
+    assert [message.type for message in seen] == ["human", "human"]
+    assert blocks(seen) == [1]
+
+
+@BOTH
+def test_a_channel_that_cannot_take_a_compaction_is_refused_before_anything_is_written(how: str) -> None:
+    """A `Topic` collects whatever is written: the error names the remedy, at the wrapper already when the graph is built."""
+    schema: Any = TypedDict("Collected", {"messages": Annotated[list, Topic(AnyMessage, True)]})  # type: ignore[operator]
+    builder = StateGraph(schema)
+    builder.add_node("compact", RoundCompactNode(compactor(summariser("NOTES"))))
+    builder.add_node("agent", lambda state: {})
+    builder.add_edge(START, "compact")
+    with pytest.raises(ConfigurationError, match="a Topic under 'messages' cannot take a compaction: give the key add_messages"):
+        go(how, builder.compile(), {"messages": history(1, 2)})
+    with pytest.raises(ConfigurationError, match="a Topic under 'messages'"):
+        add_round_compaction(builder, compactor())
 
 
 def loop(node: Any, model: Any, schema: Any, **compile_with: Any) -> Any:

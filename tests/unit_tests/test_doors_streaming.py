@@ -7,12 +7,11 @@ import operator
 from typing import Annotated, Any, TypedDict
 
 import pytest
-from doors import REQUEST, ByIds, look_up, shared, stream, working
+from doors import REQUEST, ByIds, agent_loop, look_up, shared, stream, working
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, AIMessageChunk, AnyMessage, BaseMessage, HumanMessage, RemoveMessage
 from langchain_core.messages.notification import get_notification_metadata
-from langgraph.graph import END, START, StateGraph
-from langgraph.prebuilt import ToolNode, tools_condition
+from langgraph.graph import START, StateGraph
 from procedures import BOTH, blocks, compactor, history, ids, summariser
 
 from langgraph_roundcompact import RoundCompactMiddleware, RoundCompactNode, add_round_compaction
@@ -224,20 +223,7 @@ def test_over_a_long_run_each_message_streams_once(how: str, door: str) -> None:
     if door == "middleware":
         graph: Any = create_agent(model, [look_up], middleware=[RoundCompactMiddleware(subject)])
     else:
-        builder = StateGraph(ByIds)
-        builder.add_node("agent", lambda state: {"messages": [model.invoke(state["messages"])]})
-        builder.add_node("tools", ToolNode([look_up]))
-        first = "agent"
-        if door == "node":
-            first = "compact"
-            builder.add_node(first, RoundCompactNode(subject))
-            builder.add_edge(first, "agent")
-        else:
-            add_round_compaction(builder, subject)
-        builder.add_edge(START, first)
-        builder.add_conditional_edges("agent", tools_condition, {"tools": "tools", END: END})
-        builder.add_edge("tools", first)
-        graph = builder.compile()
+        graph = agent_loop(model, subject, door=door).compile()
     parts = stream(how, graph, {"messages": [HumanMessage(REQUEST, id="h")]}, {"recursion_limit": 300}, stream_mode="messages")
     assert len(notes.requests) >= 3
     assert not [chunk for chunk, _ in parts if SECRET in str(chunk.content)]

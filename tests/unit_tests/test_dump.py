@@ -8,6 +8,7 @@ import logging
 import multiprocessing
 import os
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from langgraph_roundcompact import RoundCompactNode, RoundCompactor
 from langgraph_roundcompact.archive import StoreArchive
 from langgraph_roundcompact.dump import DECISIONS, MemoryRecorder, bounded, dump_writer, folder_of, safe_name
 from langgraph_roundcompact.errors import ConfigurationError
+from langgraph_roundcompact.report import read_dumps
 from langgraph_roundcompact.testing import ScriptedChatModel
 from langgraph_roundcompact.tiers import DEFAULT_TIERS
 
@@ -380,6 +382,37 @@ def test_half_a_line_does_not_swallow_the_next_one(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr("langgraph_roundcompact.dump.os.write", real)
     write({"kind": "done", "reason": "whole"})
     assert json.loads((tmp_path / DECISIONS).read_text().splitlines()[-1])["reason"] == "whole"
+
+
+def test_lines_are_put_aside_when_their_file_is_full_and_the_oldest_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is there is read back in order."""
+    monkeypatch.setattr("langgraph_roundcompact.dump.FULL_BYTES", 2_000)
+    monkeypatch.setattr("langgraph_roundcompact.dump.KEPT_FULL", 2)
+    write = dump_writer(str(tmp_path))
+    for number in range(100):
+        write({"kind": "done", "number": number, "text": "x" * 100})
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert len(names) == 3
+    assert names[-1] == DECISIONS
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 3 * 2_500
+    read = [record["number"] for record in read_dumps(tmp_path)]
+    assert read == list(range(100))[-len(read) :]
+    assert len(read) > 24
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_threads_that_put_lines_aside_at_once_lose_none(links: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_links(*args: Any) -> None:
+        raise OSError(errno.EPERM, "no links here")
+
+    monkeypatch.setattr("langgraph_roundcompact.dump.FULL_BYTES", 3_000)
+    monkeypatch.setattr("langgraph_roundcompact.dump.KEPT_FULL", 1_000)
+    if not links:
+        monkeypatch.setattr("langgraph_roundcompact.dump.os.link", no_links)
+    write = dump_writer(str(tmp_path))
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda number: write({"kind": "done", "number": number, "text": "x" * 100}), range(400)))
+    assert sorted(record["number"] for record in read_dumps(tmp_path)) == list(range(400))
 
 
 def test_a_file_system_without_links_keeps_every_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

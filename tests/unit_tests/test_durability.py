@@ -1,4 +1,4 @@
-"""An agent in SQLite files: restarts, time travel, interrupts, `kill -9` at each point of a compaction. The properties: `persistence_suite`."""
+"""An agent in SQLite files: restarts, time travel, interrupts. The properties: `persistence_suite`."""
 
 from __future__ import annotations
 

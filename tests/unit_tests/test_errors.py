@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import httpx
 import pytest
 from hypothesis import given
@@ -14,8 +16,10 @@ from langgraph_roundcompact.errors import (
     RoundCompactError,
     SummaryRejected,
     classify,
+    is_final,
     overflow_gap,
     retry_after_seconds,
+    retry_moment,
     should_retry,
 )
 
@@ -59,7 +63,7 @@ class Plain(Exception):
         (Plain(""), "unknown"),
     ],
 )
-def test_type_decides(exc: BaseException, kind: str) -> None:
+def test_a_known_type_decides_whatever_the_text_says(exc: BaseException, kind: str) -> None:
     """Known classes say what they mean, whatever their text."""
     assert classify(exc) == kind
 
@@ -85,7 +89,7 @@ def test_type_decides(exc: BaseException, kind: str) -> None:
         (529, "server_unstable"),
     ],
 )
-def test_status_decides(status: int, kind: str) -> None:
+def test_a_status_decides_wherever_it_stands(status: int, kind: str) -> None:
     """A status is read from a field, and where there is none from a text that calls it one."""
     assert classify(HTTPError(status)) == kind
     assert classify(Plain(f"Error code: {status} - something")) == kind
@@ -310,6 +314,78 @@ def test_the_delay_is_read_from_headers(headers: dict[str, str], seconds: float 
     assert retry_after_seconds(HTTPError(429, headers=headers)) == seconds
 
 
+DATE = "Wed, 21 Oct 2026 07:28:00 GMT"
+
+
+@pytest.mark.parametrize(("sent", "seconds"), [("Wed, 21 Oct 2026 07:27:30 GMT", 30.0), ("Wed, 21 Oct 2026 07:28:30 GMT", 0.0), ("junk", None)])
+def test_a_date_is_a_delay_by_the_providers_own_clock(sent: str, seconds: float | None) -> None:
+    """The answer's own date says when it was sent."""
+    assert retry_after_seconds(HTTPError(429, headers={"Retry-After": DATE, "Date": sent})) == seconds
+
+
+@pytest.mark.parametrize(("date", "moment"), [(DATE, 1_792_567_680.0), ("7", None), ("Wed, 99 Foo 2026", None), ("9" * 100_000, None), (None, None)])
+def test_a_date_is_read_as_a_moment(date: str | None, moment: float | None) -> None:
+    """For whoever has a clock."""
+    assert retry_moment(HTTPError(429, headers={"retry-after": date} if date else {})) == moment
+
+
+@pytest.mark.parametrize(("value", "final"), [("false", True), ("False", True), ("true", False), ("", False)])
+def test_a_server_may_forbid_a_retry(value: str, final: bool) -> None:
+    """As OpenAI and Anthropic do, for any kind; also found in a cause."""
+    exc = HTTPError(503, headers={"X-Should-Retry": value})
+    outer = RuntimeError("wrapped")
+    outer.__cause__ = exc
+    assert is_final(exc) == is_final(outer) == final
+
+
+class BotoError(Exception):
+    """An error as botocore raises it."""
+
+    def __init__(self, code: str, status: int, message: str = "x") -> None:
+        super().__init__(f"An error occurred ({code}) when calling the Converse operation: {message}")
+        self.response = {"Error": {"Code": code, "Message": message}, "ResponseMetadata": {"HTTPStatusCode": status, "HTTPHeaders": {}}}
+
+
+def named(name: str, text: str = "x") -> Exception:
+    """An error of a class known by its name."""
+    return type(name, (Exception,), {})(text)  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    ("exc", "kind"),
+    [
+        (BotoError("ThrottlingException", 400, "Too many requests, please wait"), "rate_limit"),
+        (BotoError("ServiceQuotaExceededException", 400), "rate_limit"),
+        (BotoError("ModelErrorException", 424, "This model's maximum context length is 8192 tokens."), "context_overflow"),
+        (BotoError("ModelErrorException", 424), "server_unstable"),
+        (BotoError("ValidationException", 400, "Input Tokens Exceeded: Number of input tokens exceeds maximum length."), "context_overflow"),
+        (BotoError("ExpiredTokenException", 400), "authentication"),
+        (HTTPError(400, "Prompt exceeds max length"), "context_overflow"),
+        (HTTPError(400, "Total tokens of image and text exceed max message tokens."), "context_overflow"),
+        (HTTPError(400, "max_tokens must be at least 1, got -200."), "context_overflow"),
+        (HTTPError(400, "max_tokens must be at least 1, got 0."), "api_request_error"),
+        (HTTPError(429, "余额不足或无可用资源包,请充值。"), "authentication"),
+        (HTTPError(498, "Flex tier capacity exceeded"), "server_unstable"),
+        (ValueError("litellm.ContextWindowExceededError: boom"), "context_overflow"),
+        (ValueError("litellm.RateLimitError: RateLimitError: OpenAIException - slow down"), "rate_limit"),
+        (ValueError("litellm.AuthenticationError: boom"), "authentication"),
+        (ValueError("litellm.APIConnectionError: boom"), "server_unstable"),
+        (ValueError("litellm.BadRequestError: boom"), "api_request_error"),
+        (ValueError("litellm.BadRequestError: This model's maximum context length is 8192 tokens"), "context_overflow"),
+        (named("DefaultCredentialsError", "Your default credentials were not found."), "authentication"),
+        (named("ClientAuthenticationError"), "authentication"),
+        (named("Forbidden"), "authentication"),
+        (named("ClientOSError"), "server_unstable"),
+        (named("EventStreamError", "An error occurred (modelStreamErrorException)"), "server_unstable"),
+        (RuntimeError("The api_key client option must be set"), "authentication"),
+        (AttributeError("'ValueErrors' object has no attribute 'RateLimitErrors'"), "unknown"),
+    ],
+)
+def test_what_clouds_routers_and_wrappers_raise(exc: BaseException, kind: str) -> None:
+    """Bedrock's codes behind a plain 400 or 424, litellm's class names in a text, credentials that are missing."""
+    assert classify(exc) == kind
+
+
 @pytest.mark.parametrize(
     ("text", "seconds"),
     [
@@ -318,6 +394,9 @@ def test_the_delay_is_read_from_headers(headers: dict[str, str], seconds: float 
         ("Please try again in 20ms.", 0.02),
         ("Please try again in 3.2s. Visit", 3.2),
         ("try again in 1m26.4s", 86.4),
+        ("try again in 1h2m3s", 3723.0),
+        ("'retry_after': 5.5}", 5.5),
+        ("retry_delay {\n  seconds: 24\n}", 24.0),
         ("Please retry after 6 seconds.", 6.0),
         ("retry in 5 steps", None),
         ("try again later", None),
@@ -349,9 +428,11 @@ def test_any_text_is_classified_without_raising(text: str) -> None:
 def test_megabytes_of_error_text_take_no_time(unit: str) -> None:
     """Only the beginning of a text is looked at; a quadratic pattern would never end here."""
     exc = HTTPError(400, unit * (1_000_000 // len(unit)))
-    classify(exc)
+    began = time.thread_time()
+    assert classify(exc) in ("api_request_error", "context_overflow")
     overflow_gap(exc)
     retry_after_seconds(exc)
+    assert time.thread_time() - began < 2
 
 
 def test_the_tree_hangs_together() -> None:

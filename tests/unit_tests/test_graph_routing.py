@@ -12,9 +12,9 @@ from typing import Annotated, Any, TypedDict
 
 import pytest
 from builders import call
-from doors import REQUEST, ByIds, agent_loop, check_requests, look_up, run_anew, said, shared, stream, thread, working
+from doors import ASK, ByIds, Merged, agent_loop, check_requests, look_up, run_anew, said, shared, stream, thread, working
 from langchain.agents import create_agent
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
+from langchain_core.messages import AIMessage, AnyMessage
 from langchain_core.tools import tool
 from langgraph.cache.memory import InMemoryCache
 from langgraph.channels.delta import DeltaChannel
@@ -31,16 +31,9 @@ from langgraph_roundcompact import (
     RoundCompactNode,
     StoreArchive,
     add_round_compaction,
-    round_compact_messages,
     round_compact_messages_delta,
 )
 from langgraph_roundcompact.testing import ScriptedChatModel, assert_valid_history
-
-ASK: Any = {"messages": [HumanMessage(REQUEST, id="h")]}
-
-
-class Merged(TypedDict):
-    messages: Annotated[list[AnyMessage], round_compact_messages]
 
 
 class Delta(TypedDict):

@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypedDict
 import pytest
 from builders import call
 from conftest import examples
-from doors import REQUEST, ByIds, agent_loop, check_requests, look_up, run_anew, said, shared, stream, thread, working
+from doors import ASK, REQUEST, ByIds, Merged, agent_loop, check_requests, look_up, run_anew, said, shared, stream, thread, working
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain.agents import AgentState, create_agent
@@ -40,12 +40,6 @@ from langgraph_roundcompact._leftovers import without_leftovers
 from langgraph_roundcompact._memory_block import BlockData, checkpoint_messages, frame, replaced_ids
 from langgraph_roundcompact._spans import is_real_user
 from langgraph_roundcompact.testing import ScriptedChatModel, assert_valid_history, pairing_faults
-
-ASK: Any = {"messages": [HumanMessage(REQUEST, id="h")]}
-
-
-class Merged(TypedDict):
-    messages: Annotated[list[AnyMessage], round_compact_messages]
 
 
 class MergedDelta(TypedDict):
@@ -445,6 +439,45 @@ def test_a_member_that_compacts_what_its_parent_holds(how: str, kind: str) -> No
         assert not any(str(m.content).startswith("result 1 ") for m in request)
         assert subject.count_tokens(request) < 3200
     assert len(notes.requests) <= 3
+
+
+@BOTH
+@pytest.mark.parametrize("door", ["wrapper", "node"])
+def test_the_parents_own_model_behind_a_member_that_compacts(how: str, door: str, caplog: pytest.LogCaptureFixture) -> None:
+    """It merges with `add_messages`: a door in front of its model sends what the member's block left, heals the state, and the log says why once."""
+    subject, notes = shared(trigger=2000)
+    model = ScriptedChatModel(replies=["reported", "reported again"], strict=True)
+    builder = StateGraph(ByIds)
+    builder.add_node("team", agent_loop(scripted(1, 1), subject).compile())
+    builder.add_node("agent", lambda state: {"messages": [model.invoke(state["messages"])]})
+    if door == "node":
+        builder.add_node("compact", RoundCompactNode(subject))
+        builder.add_edge("compact", "agent")
+    else:
+        add_round_compaction(builder, subject)
+    builder.add_edge(START, "team")
+    builder.add_edge("team", "compact" if door == "node" else "agent")
+    graph = builder.compile(checkpointer=InMemorySaver())
+    given = history(*range(1, 13), characters=1200)
+    for turn in ({"messages": given}, ask(2)):
+        after = go(how, graph, turn, thread("own"))["messages"]
+        assert_valid_history(after, pending_ok=False)
+        assert len(blocks(after)) == 1
+        assert not {"t1", "a2", "t2"} & {*ids(after)}
+    for request in model.requests:
+        assert_valid_history(request, pending_ok=False)
+        assert subject.count_tokens(request) < 3200
+    assert len(notes.requests) == 1
+    assert caplog.text.count("use round_compact_messages for the messages of every graph around") == 1
+
+
+def test_a_checkpoint_of_a_finished_round_is_looked_at_only_where_a_parent_may_bring_it_back() -> None:
+    """At the top level the cost of the look must not grow with the rounds before."""
+    request, leftovers = history(1, 2)[0], history(1, 2)[2:]
+    block = compactor(None).compact(history(1, 2)).messages[1]
+    rounds = [request, block, *leftovers, HumanMessage("Next.", id="h2"), *work(3)]
+    assert [*without_leftovers(rounds, is_real_user, earlier_rounds=False)] == rounds
+    assert ids([*without_leftovers(rounds, is_real_user)]) == ["h", block.id, "h2", "a3", "t3"]
 
 
 def test_what_a_block_lists_goes_only_as_whole_groups_behind_it() -> None:

@@ -93,6 +93,13 @@ def test_native_compaction_items_are_recognised(kind: str) -> None:
     assert not is_native_compaction(AIMessage(kind))
 
 
+@pytest.mark.parametrize("kind", ["compaction", "compaction_summary"])
+def test_native_compaction_items_are_recognised_in_langchains_wrapping(kind: str) -> None:
+    item = {"type": "non_standard", "value": {"type": kind, "encrypted_content": "E"}}
+    assert is_native_compaction(AIMessage([item], response_metadata={"output_version": "v1"}))
+    assert not is_native_compaction(AIMessage([{"type": "non_standard", "value": kind}, {"type": "non_standard"}]))
+
+
 # --- Pairing by position -------------------------------------------------------------------------------------------------------------
 
 

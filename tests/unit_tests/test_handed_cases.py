@@ -5,36 +5,15 @@ The reports that need a graph, a second step or another channel are in `test_pro
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 import warnings
 from pathlib import Path
 from types import ModuleType
 
 import pytest
-from conftest import SHARED
+from conftest import case_files
 
-CASES = SHARED / "cases"
 WITHOUT_CHECK = frozenset({"25", "29", "31", "32", "33", "34", "35", "36", "44", "45", "46", "56", "57", "62", "65"})
 """Procedures; see the tables in `test_procedures_*.py`."""
-
-
-def case_files() -> list[Path]:
-    return sorted((CASES / "cases").glob("*.md"))
-
-
-@pytest.fixture(scope="module")
-def runner() -> ModuleType:
-    if not case_files():
-        pytest.skip("the collected reports (../shared/cases) are not beside this repository")
-    spec = importlib.util.spec_from_file_location("run_cases", CASES / "run_cases.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    path = list(sys.path)
-    spec.loader.exec_module(module)
-    sys.path[:] = path
-    return module
 
 
 @pytest.mark.parametrize("case", case_files() or [None], ids=lambda case: case.stem if case else "absent")

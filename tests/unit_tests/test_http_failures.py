@@ -5,13 +5,11 @@ For each: what kind it is, how many requests the server saw, how many attempts t
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -22,7 +20,7 @@ from langchain_core.runnables import RunnableLambda
 from langchain_openai import ChatOpenAI
 from procedures import blocks, compact, compactor, history, snapshot
 
-from langgraph_roundcompact import ModelClientConfig, RoundCompactConfig, RoundCompactor, _ports
+from langgraph_roundcompact import ModelClientConfig, RoundCompactConfig, RoundCompactor
 
 ANSWER = Say(text=snapshot("NOTED"))
 
@@ -32,17 +30,7 @@ WIRE = pytest.mark.parametrize(("how", "api", "stream"), WIRES, ids=[f"{how}-{ap
 COLOUR = pytest.mark.parametrize("how", ["sync", "async"])
 
 
-@pytest.fixture(autouse=True)
-def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The package's waits between tries are noted instead of slept."""
-    slept: list[float] = []
-
-    async def asleep(seconds: float) -> None:
-        slept.append(seconds)
-
-    monkeypatch.setattr(_ports, "time", SimpleNamespace(sleep=slept.append))
-    monkeypatch.setattr(_ports, "asyncio", SimpleNamespace(sleep=asleep, timeout=asyncio.timeout, to_thread=asyncio.to_thread))
-    return slept
+pytestmark = pytest.mark.usefixtures("waits")
 
 
 def client(server: ModelServer, api: str = "chat", *, stream: bool = False, **more: Any) -> ChatOpenAI:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 import time
 import warnings
 from pathlib import Path
@@ -12,7 +10,7 @@ from typing import Any
 
 import pytest
 from builders import call, dump
-from conftest import SHARED, examples
+from conftest import case_files, examples
 from hypothesis import given
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage, convert_to_messages
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
@@ -329,6 +327,35 @@ def test_an_unread_result_larger_than_the_window_is_folded_in_place(how: str) ->
     assert (again.changed, again.messages) == (False, result.messages)
 
 
+@BOTH
+def test_an_unread_result_that_cannot_be_archived_stays_whole(how: str) -> None:
+    """The model has not read it yet: without its original it would be lost, and a pointer in its preview would be false."""
+    before = step(1, "HEAD-MARK " + "m" * 400_000)
+    before = [HumanMessage("Why is it slow?", id="h"), *before]
+    result = compact(how, subject(archive=_Broken(InMemoryStore()), trigger=10_000, window=32_000), before)
+    assert (result.changed, result.messages) == (False, before)
+
+
+@pytest.mark.parametrize("share", [0.4, 0.7, 1.0])
+def test_a_window_after_folds_is_told_in_the_unit_of_the_one_before(share: float) -> None:
+    """A provider that reports fewer tokens than the counter finds: a gain is worth as much less as the window is, and no window is below zero."""
+    before = [*window(*range(1, 11)), AIMessage("Next.", id="a")]
+    counted = subject().count_tokens(before)
+    before[-1] = AIMessage("Next.", id="a", usage_metadata={"input_tokens": 1, "output_tokens": 1, "total_tokens": int(counted * share)})
+    result = subject(window=int(counted * share)).compact(before)
+    assert (result.outcome, result.tokens_before) == ("tiers_sufficed", int(counted * share))
+    assert result.tokens_after == pytest.approx(share * subject().count_tokens(result.messages), rel=0.05)
+
+
+def test_the_gain_of_an_unread_result_is_told_as_it_was_counted() -> None:
+    """No report covers it, however far what is reported lies below the count."""
+    answer = AIMessage("", tool_calls=[call("c2", "look_up")], id="a2", usage_metadata={"input_tokens": 1, "output_tokens": 1, "total_tokens": 2_000})
+    before = [*window(1), answer, ToolMessage(report(2, lines=8_000), tool_call_id="c2", id="t2")]
+    result = subject().compact(before)
+    assert (result.outcome, folds(result.messages)) == ("tiers_sufficed", ["t2"])
+    assert result.tokens_after == 2_000 + subject().count_tokens(result.messages[-1:])
+
+
 def test_older_work_is_compacted_in_the_same_step_where_that_is_due_too() -> None:
     before = window(1, 2, 3, 4, 5, 6) + step(7, "z" * 200_000)
     result = subject(tiers=(single_fold,), target_context_ratio=0.02).compact(before)
@@ -366,6 +393,13 @@ class TestGrowth:
         assert recent_growth(self.reported(500, 4500, 4600, 4700, 4800)) == 100
         assert recent_growth(self.reported(9000, 8000, 7000, 6000)) == 0
 
+    def test_a_report_that_the_meter_would_not_trust_is_none(self) -> None:
+        """Both read reports by one rule: a total of more tokens than any model has says nothing."""
+        before = self.reported(500, 4000, 4100, 6100, 6400)
+        usage = {"input_tokens": 10**9, "output_tokens": 10, "total_tokens": 10**9 + 10}
+        before[-2] = before[-2].model_copy(update={"usage_metadata": usage})
+        assert recent_growth(before) == 0
+
     def test_too_few_reports_are_none(self) -> None:
         assert recent_growth(self.reported(500, 3500, 6500)) == 0
         assert recent_growth(self.reported(500, 2000, 0, 5000, 7000)) == 0
@@ -376,7 +410,7 @@ class TestGrowth:
         ("size", "growth", "due"),
         [(7999, 0, False), (8000, 0, True), (7999, 2001, False), (7999, 2002, True), (5000, 5000, False), (5000, 5001, True)],
     )
-    def test_the_border(self, size: int, growth: int, due: bool) -> None:
+    def test_a_window_is_due_at_the_trigger_and_where_the_next_step_would_overflow(self, size: int, growth: int, due: bool) -> None:
         config = RoundCompactConfig(context_window_tokens=10_000)
         assert is_due(config, self.LIMITS, size, growth) is due
 
@@ -404,7 +438,7 @@ class TestCoolDown:
         [(12, 9000, True), (13, 9000, False), (13, 8079, True), (13, 8080, False), (30, 8000, True), (13, 10_000, False), (9, 8000, False)],
         ids=["two groups", "three groups", "three polls", "enough", "many polls", "at capacity", "edited"],
     )
-    def test_the_border(self, groups: int, size: int, cooling: bool) -> None:
+    def test_a_failure_cools_down_until_there_is_enough_new_work(self, groups: int, size: int, cooling: bool) -> None:
         sizes = Sizes(window=size, target=size, new_work=size)
         assert is_cooling_down(RoundCompactConfig(), self.LIMITS, sizes, Failures(1, 10, 8000), groups) is cooling
 
@@ -442,24 +476,6 @@ def test_the_ladder_never_breaks_an_invariant(scene: Scene) -> None:
 def test_sync_and_async_give_the_same_bytes(scene: Scene) -> None:
     one, two = scene.play().check(scene.state(), "sync"), scene.play().check(scene.state(), "async")
     assert (one.outcome, dump(one.messages)) == (two.outcome, dump(two.messages))
-
-
-def case_files() -> list[Path]:
-    return sorted((SHARED / "cases" / "cases").glob("*.md"))
-
-
-@pytest.fixture(scope="module")
-def runner() -> ModuleType:
-    if not case_files():
-        pytest.skip("the collected reports (../shared/cases) are not beside this repository")
-    spec = importlib.util.spec_from_file_location("run_cases", SHARED / "cases" / "run_cases.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    path = list(sys.path)
-    spec.loader.exec_module(module)
-    sys.path[:] = path
-    return module
 
 
 @pytest.mark.parametrize("case", case_files() or [None], ids=lambda case: case.stem if case else "absent")

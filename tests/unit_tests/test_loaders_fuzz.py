@@ -91,13 +91,13 @@ def encoded(value: Any) -> bytes:
 
 @given(raw=st.one_of(st.binary(max_size=200), st.text(max_size=200).map(lambda text: text.encode("utf-8", "surrogatepass"))))
 @examples(60)
-def test_any_bytes(raw):
+def test_any_bytes_load_or_are_refused_in_one_line(raw):
     loaded(raw)
 
 
 @given(value=st.one_of(VALUES, st.lists(shaped(), max_size=5), shaped()), format=st.sampled_from([None, *FORMATS]))
 @examples(150)
-def test_any_json(value, format):
+def test_any_json_loads_or_is_refused_in_one_line(value, format):
     loaded(encoded(value), format)
 
 

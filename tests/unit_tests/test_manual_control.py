@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypedDict
 
 import pytest
 from builders import call, dump, ids
-from doors import REQUEST, ByIds, look_up, one_node, shared, stream, working
+from doors import REQUEST, ByIds, agent_loop, look_up, one_node, shared, stream, working
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
@@ -34,7 +34,6 @@ from langgraph_roundcompact import (
     RoundCompactNode,
     RoundCompactor,
     acompact_thread,
-    add_round_compaction,
     compact_thread,
     create_compact_tool,
     round_compact_messages_delta,
@@ -111,20 +110,7 @@ def agent(door: str, subject: RoundCompactor, model: Any, **compile_with: Any) -
         return create_agent(model, tools, middleware=[RoundCompactMiddleware(subject)], **compile_with)
     if door == "request only":
         return create_agent(model, tools, middleware=[RoundCompactMiddleware(subject, persist=False)], **compile_with)
-    builder = StateGraph(ByIds)
-    builder.add_node("agent", lambda state: {"messages": [model.invoke(state["messages"])]})
-    builder.add_node("tools", ToolNode(tools))
-    first = "agent"
-    if door == "node":
-        first = "compact"
-        builder.add_node(first, RoundCompactNode(subject))
-        builder.add_edge(first, "agent")
-    else:
-        add_round_compaction(builder, subject)
-    builder.add_edge(START, first)
-    builder.add_conditional_edges("agent", tools_condition, {"tools": "tools", END: END})
-    builder.add_edge("tools", first)
-    return builder.compile(**compile_with)
+    return agent_loop(model, subject, door=door, tools=ToolNode(tools)).compile(**compile_with)
 
 
 WITH_TOOL = pytest.mark.parametrize("door", ["middleware", "request only", "node", "wrapper"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from typing import Any
 
@@ -83,6 +84,21 @@ def test_empty_sections_are_not_stored() -> None:
 @pytest.mark.parametrize(("summary", "ledger", "pointers"), [("s", "l", ()), ("s", "", ()), ("", "l", ()), ("s" * 5000, "l" * 900, ("k" * 32,))])
 def test_the_frame_costs_at_most_350_characters(summary: str, ledger: str, pointers: tuple[str, ...]) -> None:
     assert len(frame(summary, ledger, pointers)) - len(summary) - len(ledger) - sum(map(len, pointers)) <= 350
+
+
+def test_the_newest_three_pointers_are_shown_and_the_others_counted() -> None:
+    text = frame("S", "L", [f"k{n}" for n in range(9)], earlier_archives=100)
+    assert re.findall(r"id=(\w+)", text) == ["k6", "k7", "k8"]
+    assert "[+106 earlier archives, all readable through recall]" in text
+    assert "earlier archives" not in frame("S", "L", ["k1", "k2", "k3"])
+
+
+@pytest.mark.parametrize("narrative", ["Did X.", ""])
+def test_how_many_came_before_is_kept_as_data_and_is_no_narrative(narrative: str) -> None:
+    """Also where nothing else stands in the block."""
+    data = BlockData(archive_ids=("k1", "k2", "k3"), earlier_archives=7)
+    found = block(checkpoint(frame(narrative, "", data.archive_ids, earlier_archives=7), data))
+    assert (found.narrative, found.data.archive_ids, found.data.earlier_archives) == (narrative, ("k1", "k2", "k3"), 7)
 
 
 def test_recovered_context_stands_behind_the_block() -> None:

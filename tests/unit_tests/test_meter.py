@@ -505,12 +505,11 @@ def test_the_table_is_bounded(meter: Meter, monkeypatch: pytest.MonkeyPatch) -> 
     assert len(meter._counts) <= 10
 
 
-def test_threads_agree(meter: Meter) -> None:
+def test_threads_that_share_a_meter_count_the_same(meter: Meter) -> None:
     messages, totals = rounds(100), []
     expected = meter.count(messages)
-    threads = [
-        threading.Thread(target=lambda: totals.append(Meter(texts=meter._texts).count(messages) + 0 * meter.count(messages))) for _ in range(8)
-    ]
+    cold = Meter(texts=meter._texts)
+    threads = [threading.Thread(target=lambda: totals.append(cold.count(messages))) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -651,6 +650,10 @@ UNKNOWN = [
     {"total_tokens": float("nan")},
     {"total_tokens": 10**15},
     {"input_tokens": -3, "output_tokens": 500},
+    {"input_tokens": 800, "output_tokens": 100},
+    {"total_tokens": 900},
+    {"input_tokens": 800, "total_tokens": 900},
+    {"input_tokens": 0, "output_tokens": 500, "total_tokens": 500},
     "12000",
     [1, 2],
     7,
@@ -671,10 +674,18 @@ def test_an_older_usable_usage_is_found_behind_an_unusable_one(meter: Meter) -> 
     assert meter.window(messages, round_start=1, stale_before=0).total == 7_000 + meter.count(messages[-3:])
 
 
-def test_usage_without_a_total_is_the_sum_of_its_parts(meter: Meter) -> None:
+def test_a_total_that_left_out_a_part_is_made_whole(meter: Meter) -> None:
+    """Some integrations report the uncached part of the input alone, or a total without the answer."""
     messages = rounds(1)
-    messages[1].usage_metadata = {"input_tokens": 800, "output_tokens": 100}
-    assert meter.window(messages, round_start=1, stale_before=0).total == 900 + meter.count(messages[2:])
+    messages[1].usage_metadata = {
+        "input_tokens": 50,
+        "output_tokens": 10,
+        "total_tokens": 60,
+        "input_token_details": {"cache_read": 9_000, "cache_creation": 40},
+    }
+    assert meter.window(messages, round_start=1, stale_before=0).total == 9_100 + meter.count(messages[2:])
+    messages[1].usage_metadata = {"input_tokens": 9_100, "output_tokens": 10, "total_tokens": 9_100, "input_token_details": {"cache_read": 9_000}}
+    assert meter.window(messages, round_start=1, stale_before=0).total == 9_110 + meter.count(messages[2:])
 
 
 class Watched(list[BaseMessage]):

@@ -23,7 +23,6 @@ import asyncio
 import json
 import logging
 import time
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -37,21 +36,10 @@ from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command
 from procedures import BOTH, blocks, compact, compactor, history, snapshot, summariser, texts, work
 
-from langgraph_roundcompact import ConfigurationError, StoreArchive, SummaryRejected, _ports
+from langgraph_roundcompact import ConfigurationError, StoreArchive, SummaryRejected
 from langgraph_roundcompact.testing import ScriptedChatModel
 
-
-@pytest.fixture(autouse=True)
-def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The package's waits between tries are noted instead of slept."""
-    slept: list[float] = []
-
-    async def asleep(seconds: float) -> None:
-        slept.append(seconds)
-
-    monkeypatch.setattr(_ports, "time", SimpleNamespace(sleep=slept.append))
-    monkeypatch.setattr(_ports, "asyncio", SimpleNamespace(sleep=asleep, timeout=asyncio.timeout, to_thread=asyncio.to_thread))
-    return slept
+pytestmark = pytest.mark.usefixtures("waits")
 
 
 class Http(Exception):

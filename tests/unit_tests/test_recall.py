@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Sequence
 from typing import Annotated, Any, TypedDict
 
 import pytest
-from archive_cases import archived
+from archive_cases import FailingStore, archived
 from builders import call
 from conftest import examples
 from hypothesis import given
@@ -265,6 +266,72 @@ def test_runs_without_a_thread_read_what_their_own_messages_point_to() -> None:
         )
         fresh = ask("sync", archive, config={}, query="password", scope=scope, state={"messages": [HumanMessage("c", id="h")]})
         assert fresh == "Nothing archived matches 'password'.\nNothing is archived there."
+
+
+def test_what_a_run_without_a_thread_does_not_point_to_is_not_read_by_its_id_either() -> None:
+    archive = StoreArchive(InMemoryStore())
+    subject = compactor(summariser("ONE", "TWO", "THREE"), archive=archive)
+    mine = subject.compact([HumanMessage("a", id="h"), *read("mine.py", "my finding\n" + "m" * 4000, 1)])
+    second = subject.compact([*mine.messages, *read("more.py", "my second\n" + "m" * 4000, 3)])
+    other = subject.compact([HumanMessage("b", id="h"), *read("other.py", "another's password\n" + "p" * 4000, 2)])
+    state = {"messages": second.messages}
+    assert "my finding" in ask("sync", archive, config={}, archive_id=mine.archive_id, state=state)
+    assert "There is no archive" in ask("sync", archive, config={}, archive_id=other.archive_id, state=state)
+
+
+def test_the_round_begins_where_the_compactor_was_told_it_does() -> None:
+    """A message that only a rule of the user's own calls machine-made does not end the round: its folded results are still looked into."""
+    archive = StoreArchive(InMemoryStore())
+    archive.put("rc-fold", archived(read("big.py", "the original line 512\n", 1)), thread_id="t")
+    archive.put("rc-old", archived(read("old.py", "ancient line 7\n", 2)), thread_id="t")
+    preview = ToolMessage("[preview … [[COMPRESSION_RECALL: id=rc-fold]]]", tool_call_id="c1", name="read_file", id="t1")
+    old = HumanMessage("[[COMPRESSION_RECALL: id=rc-old]]", additional_kwargs={"lc_source": "round_compaction", "lc_data": {"kind": "checkpoint"}})
+    asked = [old, HumanMessage("go", id="h"), AIMessage("", tool_calls=[call("c1", "read_file", path="x")], id="a1"), preview]
+    wanted = {"query": "original line 512", "state": {"messages": [*asked, HumanMessage("tick", name="clock", id="n")]}}
+    told = create_recall_tool(archive, is_real_user=lambda message: message.name != "clock")
+    assert "the original line 512" in told.invoke(wanted, THREAD)
+    assert "the original line 512" not in create_recall_tool(archive).invoke(wanted, THREAD)
+
+
+def long_round(compactions: int, *, lost: Sequence[int] = ()) -> tuple[StoreArchive, list[Any], list[int]]:
+    """An archive and the state after many compactions of one round, and the sizes of the checkpoint's archive data; some writes fail."""
+    archive, sizes = StoreArchive(InMemoryStore()), []
+    for number in range(compactions):
+        store = FailingStore("raise", 0) if number in lost else None
+        subject = compactor(summariser(f"NOTES {number}"), archive=StoreArchive(store) if store else archive)
+        messages = [*(messages if number else [HumanMessage("go", id="h")]), *read(f"f{number}.py", f"finding_{number}\n" + "o" * 4000, number)]
+        messages = list(subject.compact(messages, thread_id="t").messages)
+        sizes.append(len(messages[1].additional_kwargs["lc_data"]["archive_ids"]))
+    return archive, messages, sizes
+
+
+@pytest.mark.parametrize("lost", [(), (3, 4, 9)], ids=["all written", "some lost"])
+def test_pointers_stay_few_however_often_a_round_is_compacted_and_reach_all_of_it(lost: Sequence[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("langgraph_roundcompact._draft.POINTERS_KEPT", 5)
+    archive, messages, sizes = long_round(14, lost=lost)
+    assert max(sizes) == 5
+    assert len(pointers_in(messages[1].content)) == 3
+    assert f"[+{14 - len(lost) - 3} earlier archives, all readable through recall]" in messages[1].content
+    state = {"messages": messages}
+    for number in set(range(14)) - set(lost):
+        assert f"finding_{number}" in ask("sync", archive, message_id=f"c{number}", state=state)
+        assert f"finding_{number}" in ask("sync", archive, query=f"finding_{number}", state=state)
+
+
+def test_an_entry_that_is_gone_does_not_cut_off_those_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("langgraph_roundcompact._draft.POINTERS_KEPT", 4)
+    archive, messages, _ = long_round(10)
+    gone = messages[1].additional_kwargs["lc_data"]["archive_ids"][-1]
+    for item in archive._store.search(("round_compaction",), limit=1000):
+        if item.key == gone:
+            archive._store.delete(item.namespace, item.key)
+    assert "finding_0" in ask("sync", archive, query="finding_0", state={"messages": messages})
+    assert "finding_0" in ask("sync", archive, message_id="t0", state={"messages": messages})
+
+
+@pytest.mark.parametrize("wanted", [{"archive_id": "x" * 100_000}, {"message_id": "x" * 100_000}, {"query": "x" * 100_000}])
+def test_what_was_asked_for_is_repeated_in_short(archive: StoreArchive, wanted: dict[str, str]) -> None:
+    assert len(ask("sync", archive, **wanted)) < 1_000
 
 
 def test_folded_messages_point_to_their_originals_too() -> None:

@@ -13,22 +13,22 @@ pytest.importorskip("detect_secrets", reason='needs detect-secrets: pip install 
 
 from langgraph_roundcompact.redaction import redact_with_detect_secrets
 
-DISCORD = "MTk4NjIyNDgzNDcxOTI1MjQ4.Cl2FMQ.ZnCjm1XVW7vRze4b7Cq4se7kKWs"
-"""A token that the library knows and the default redaction does not."""
+TWILIO = "AC0123456789abcdef0123456789abcdef"
+"""An account id, which the library takes for a secret and the default redaction does not."""
 
 
 def test_the_library_finds_what_the_default_does_not_know() -> None:
     """And what the default knows is gone too."""
-    text = f"bot = {DISCORD}\nDB_PASSWORD=hunter2\nplain words stay"
-    assert DISCORD in default_redact(text)
+    text = f"bot = {TWILIO}\nDB_PASSWORD=hunter2\nplain words stay"
+    assert TWILIO in default_redact(text)
     assert redact_with_detect_secrets()(text) == "bot = [REDACTED]\nDB_PASSWORD=[REDACTED]\nplain words stay"
 
 
 def test_another_redaction_may_run_first() -> None:
-    assert redact_with_detect_secrets(lambda text: text.replace("Bob", "[NAME]"))(f"Bob {DISCORD}") == "[NAME] [REDACTED]"
+    assert redact_with_detect_secrets(lambda text: text.replace("Bob", "[NAME]"))(f"Bob {TWILIO}") == "[NAME] [REDACTED]"
 
 
-@pytest.mark.parametrize("text", [f"bot = {DISCORD}", "https://bob:hunter2abc@host/x", "-----BEGIN PRIVATE KEY-----", "", "a\nb\r\nc", "x" * 5000])
+@pytest.mark.parametrize("text", [f"bot = {TWILIO}", "https://bob:hunter2abc@host/x", "-----BEGIN PRIVATE KEY-----", "", "a\nb\r\nc", "x" * 5000])
 def test_doing_it_again_changes_nothing(text: str) -> None:
     once = redact_with_detect_secrets()(text)
     assert redact_with_detect_secrets()(once) == once
@@ -38,7 +38,7 @@ def test_a_token_amid_a_long_line_is_found() -> None:
     """Wherever the pieces end."""
     redact = redact_with_detect_secrets()
     for before in range(1_500, 2_100, 37):
-        assert DISCORD not in redact(f"{'word ' * (before // 5)}{'w' * (before % 5)} {DISCORD} {'word ' * 500}")
+        assert TWILIO not in redact(f"{'word ' * (before // 5)}{'w' * (before % 5)} {TWILIO} {'word ' * 500}")
 
 
 @pytest.mark.parametrize("unit", ["://a:b", "a", "<", "=", "sk-", "AKIA", "line\n"])
@@ -54,8 +54,8 @@ def test_time_is_linear(unit: str) -> None:
 def test_a_compactor_takes_it(how: str) -> None:
     """What is sent and what is kept has no token."""
     given = history(1, 2)
-    given[2] = given[2].model_copy(update={"content": f"{DISCORD}\n{given[2].content}"})
-    model = summariser(f"the bot's token is {DISCORD}")
+    given[2] = given[2].model_copy(update={"content": f"{TWILIO}\n{given[2].content}"})
+    model = summariser(f"the bot's token is {TWILIO}")
     result = compact(how, compactor(model, redact=redact_with_detect_secrets()), given)
     assert result.outcome == "summarised"
-    assert [text for text in (*texts(model.requests), str(result.messages[1].model_dump())) if DISCORD in text] == []
+    assert [text for text in (*texts(model.requests), str(result.messages[1].model_dump())) if TWILIO in text] == []

@@ -248,6 +248,22 @@ class TestBranches:
             assert ids(merged)[0] == "h1"
             assert ids(merged)[-1] == "t3"
 
+    def test_recovered_context_under_an_id_that_another_block_lists_is_not_added(self):
+        """It says what the other branch's recovered context says, and would stand in front of its own checkpoint."""
+        early = [block("a1", "t1", "a2", "t2"), recovered("t1"), *removes("a2", "t2")]
+        late = [block("a2", "t2", "a3", "t3"), recovered("t2"), *removes("a3", "t3")]
+        merged = round_compact_messages(round_compact_messages([USER, *step(1), *step(2), *step(3)], early), late)
+        assert ids(merged) == ["h1", "a1", "t1", "a2"]
+        assert merged[1:] == [*early[:2], late[0]]
+
+    def test_messages_with_half_a_mark_do_not_keep_a_checkpoint_away(self):
+        """A forged list stands for nothing that is still there, also where what is there is marked but carries no list of its own."""
+        mark = {"lc_source": "round_compaction", "lc_data": {"kind": "checkpoint"}}
+        halves = [HumanMessage("x", id=id, additional_kwargs=mark) for id in ("a1", "t1")]
+        real = block("a1", "t1", text="what was really done")
+        merged = round_compact_messages([USER, block("a1", "t1", "nowhere", text="forged", id="f"), *halves], [real, *removes("t1")])
+        assert real in merged
+
     def test_a_block_covered_by_two_others_together_still_gets_a_place(self):
         state = [block("a", "x"), block("b", "y", id="b")]
         assert len(round_compact_messages(state, [block("a", "b")])) == 3

@@ -10,7 +10,6 @@ import json
 import random
 from collections.abc import Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,23 +19,12 @@ from langgraph.graph.message import add_messages
 from langgraph.store.memory import InMemoryStore
 from procedures import BOTH, blocks, call, compact, compactor, history, plain_counter, snapshot, summariser, texts, work
 
-from langgraph_roundcompact import ConfigurationError, RoundCompactConfig, RoundCompactor, StoreArchive, _ports, round_compact_messages
+from langgraph_roundcompact import ConfigurationError, RoundCompactConfig, RoundCompactor, StoreArchive, round_compact_messages
 from langgraph_roundcompact._spans import is_real_user
 from langgraph_roundcompact.errors import classify
 from langgraph_roundcompact.testing import ScriptedChatModel, assert_valid_history
 
-
-@pytest.fixture(autouse=True)
-def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The package's waits between tries are noted instead of slept."""
-    slept: list[float] = []
-
-    async def asleep(seconds: float) -> None:
-        slept.append(seconds)
-
-    monkeypatch.setattr(_ports, "time", SimpleNamespace(sleep=slept.append))
-    monkeypatch.setattr(_ports, "asyncio", SimpleNamespace(sleep=asleep, timeout=asyncio.timeout, to_thread=asyncio.to_thread))
-    return slept
+pytestmark = pytest.mark.usefixtures("waits")
 
 
 class Http(Exception):

@@ -32,6 +32,7 @@ from langgraph_roundcompact.reinject import (
     recovered_sections,
     render_recovered,
 )
+from langgraph_roundcompact.reinject._reads import FileTools
 from langgraph_roundcompact.reinject._shell import shell_of
 
 
@@ -366,6 +367,33 @@ def test_plan_never_reads_a_path_that_state_names() -> None:
 # ---------------------------------------------------------------- task status
 
 
+def test_of_a_huge_todo_list_the_next_items_and_the_counts_come_back() -> None:
+    """Ten thousand items: what is worked on, what comes next, how much there is; the titles done last where there is room."""
+    todos = [{"content": f"step {i}", "status": "completed" if i < 9_000 else "in_progress" if i == 9_000 else "pending"} for i in range(10_000)]
+    started = time.perf_counter()
+    text = recovered(ctx({"todos": todos}), most=200)
+    assert time.perf_counter() - started < 5
+    assert estimate(text) <= 200
+    assert "- [in_progress] step 9000\n- [pending] step 9001\n- [pending] step 9002" in text
+    assert "more, not listed\nCounts: 9000 completed, 1 in_progress, 999 pending\n</section>" in text
+    text = recovered(ctx({"todos": todos[8_000:9_003]}), most=200)
+    assert "- [pending] step 9002\nCompleted: … " in text
+    assert "; step 8999\nCounts: 1000 completed, 1 in_progress, 2 pending" in text
+
+
+def test_of_a_long_plan_the_steps_to_come_and_those_done_last_come_back() -> None:
+    """What was done long ago goes first; the figures tell of all."""
+    plan = [{"step": f"step {i}", "status": "completed" if i < 300 else "pending"} for i in range(302)]
+    text = recovered(ctx({"plan": plan}), most=200)
+    assert estimate(text) <= 200
+    assert "Steps: 300 of 302 done\n- … " in text
+    assert "- [completed] step 299\n- [pending] step 300\n- [pending] step 301\n</section>" in text
+    assert "[completed] step 0\n" not in text
+    ahead = recovered(ctx({"plan": [f"step {i}" for i in range(500)], "past_steps": [("begin", "ok")]}), most=200)
+    assert "Steps: 1 of 501 done\n- … 1 done earlier, not listed\n- [pending] step 0\n- [pending] step 1\n" in ahead
+    assert " more, not listed\n</section>" in ahead
+
+
 def test_task_status_word_for_word() -> None:
     state = {
         "async_tasks": {
@@ -493,8 +521,23 @@ def test_read_file_word_for_word() -> None:
         use("shell", "", command=["bash", "-lc", "echo x >> src/a.py"]),
         use("python", "", code="pathlib.Path('src/a.py').write_text('')"),
         use("bash", "failed", command="sh fix.sh src/a.py 'unclosed"),
+        use("bash", "", command="python scripts/fix_imports.py"),
+        use("bash", "", command="./generate.sh && echo done"),
+        use("bash", "", command="npx prettier --write ."),
+        use("bash", "", command="terraform fmt"),
+        use("execute_command", "", command="sed -i s/a/b/ src/a.py"),
         use("task", "done", description="refactor"),
+        use("spawn_agent", "done", prompt="refactor"),
+        use("transfer_to_bob", "done"),
         use("edit_file", None, path="/src/a.py"),
+        use("write_to_file", "ok", path="src/a.py", content="x"),
+        use("editFiles", "ok", files=["src/a.py"]),
+        use("multi_edit", "ok", edits=[{"file_path": "src/a.py", "old": "a", "new": "b"}]),
+        use("mcp__fs__overwrite", "ok", uri="file:///src/a.py"),
+        use("my_own_tool", "ok", where={"target": ["/src/a.py"]}),
+        use("text_editor_20250728", "ok", command="str_replace", path="/src/a.py"),
+        use("git_checkout", "ok", branch="main"),
+        use("format_code", "ok"),
     ],
 )
 def test_a_file_touched_after_its_last_read_is_never_shown_with_its_old_content(change: list[BaseMessage]) -> None:
@@ -515,11 +558,24 @@ def test_a_file_touched_after_its_last_read_is_never_shown_with_its_old_content(
         use("edit_file", "ok", path="/src/b.py"),
         use("edit_file", "ok", path="/other/a.py"),
         use("edit_file", "Error: string not found", "error", path="/src/a.py"),
+        use("search_code", "found", query="x", paths=["src/a.py"]),
+        use("run_tests", "3 passed", path="src/a.py"),
+        use("write_todos", "ok", todos=[{"content": "go on", "status": "pending"}]),
+        use("update_invoice", "ok", number=3),
+        use("think", "ok", thought="a.py is odd"),
+        use("bash", "", command="[ -f src/a.py ] && ps"),
         use("bash", None, command=""),
     ],
 )
 def test_a_file_that_nothing_touched_is_shown(harmless: list[BaseMessage]) -> None:
     assert "TEXT" in (ReadFileBuilder()(ctx(target=use("read_file", "TEXT", path="/src/a.py") + harmless)) or "")
+
+
+def test_a_tool_that_only_looks_can_be_told_so() -> None:
+    """Its name says nothing, and it is handed the file's name."""
+    target = use("read_file", "TEXT", path="/src/a.py") + use("oracle", "ok", about="/src/a.py")
+    assert "TEXT" not in (ReadFileBuilder()(ctx(target=target)) or "")
+    assert "TEXT" in (ReadFileBuilder(tools=FileTools(look=("oracle",)))(ctx(target=target)) or "")
 
 
 def test_a_file_in_state_is_shown_as_it_is_now() -> None:

@@ -373,3 +373,9 @@ def test_many_steps_are_linear() -> None:
     assert transcript is not None
     assert transcript.tokens <= 20_000
     assert time.process_time() - started < 20
+
+
+def test_reasoning_is_not_shown_in_langchains_wrapping_either() -> None:
+    """LangChain's standard content wraps what it has no name for."""
+    hidden = {"type": "non_standard", "value": {"type": "redacted_thinking", "data": "SECRET-THOUGHT"}}
+    assert "SECRET" not in shown(AIMessage([hidden, {"type": "text", "text": "seen"}]))

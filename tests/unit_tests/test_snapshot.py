@@ -78,6 +78,24 @@ def test_reasoning_is_no_part_of_the_summary(answer: str, summary: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "answer",
+    [
+        f"[THINK]plan[/THINK]{BLOCK}",
+        f"◁think▷<state_snapshot>draft</state_snapshot>◁/think▷{BLOCK}",
+        f"<|channel|>analysis<|message|>plan<|end|><|start|>assistant<|channel|>final<|message|>{BLOCK}",
+        f"<|channel|>final<|message|>{BLOCK}<|return|>",
+        f"<analysis>\nplan\n</analysis>\n{BLOCK}",
+        BLOCK.replace("state_snapshot", "state-snapshot"),
+        f"{OPEN}\n{BLOCK}\n{CLOSE}",
+        f"&nbsp;\n{BLOCK}\n\nLet me know if you need more!",
+    ],
+)
+def test_the_block_is_found_in_the_marks_of_other_templates(answer: str) -> None:
+    """Reasoning of Magistral, Kimi and gpt-oss; a hyphen in the tag; a block in a block."""
+    assert read_summary(answer, require_snapshot=True) == read_summary(BLOCK, require_snapshot=True)
+
+
+@pytest.mark.parametrize(
     ("answer", "summary"),
     [
         (f"<coverage_check>it is in {OPEN} below</coverage_check>\n{BLOCK}", TEXT),
@@ -117,6 +135,25 @@ def test_a_tag_that_is_only_mentioned_is_text(answer: str, summary: str) -> None
 def test_any_shape_of_answer_is_read(answer: object) -> None:
     """Strings, blocks, chunks, output of the Responses API, plain mappings."""
     assert read_summary(answer, require_snapshot=False) == "The text."
+
+
+CALLS_AS_TEXT = [
+    '<tool_call>\n{"name": "read_file", "arguments": {"path": "a.py"}}\n</tool_call>',
+    'Let me read it first.\n<tool_call>\n{"name": "read_file"}\n</tool_call>',
+    '<function=read_file>{"path": "a.py"}</function>',
+    '<function_calls>\n<invoke name="read_file">\n</invoke>\n</function_calls>',
+    '{"name": "read_file", "parameters": {"path": "a.py"}}',
+    '```json\n{"tool": "read_file", "args": {"path": "a.py"}}\n```',
+    '[TOOL_CALLS][{"name": "read_file", "arguments": {}}]',
+    '<|python_tag|>read_file.call(path="a.py")',
+    "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>read_file",
+    "<|tool_calls_section_begin|><|tool_call_begin|>functions.read_file:0",
+    "```tool_code\nread_file(path='a.py')\n```",
+    "Thought: I need the file.\nAction: read_file\nAction Input: a.py",
+]
+"""Calls as models write them where nothing parses them."""
+
+TRANSCRIPT = "[§1 assistant]\nI look for it.\n[§1.1 call search id=c1] {}\n[§2 result of §1.1 search id=c1: ok]\nsrc/app.py:10"
 
 
 @pytest.mark.parametrize(
@@ -175,6 +212,26 @@ def test_any_shape_of_answer_is_read(answer: object) -> None:
         (f"{INSTRUCTIONS}\n\n<user_request>\ngo\n</user_request>\n{CLOSING}", "prompt_echo"),
         (f"{OPEN}\n" + "\n".join(f"### {i}. {name}\n({what})" for i, (name, what) in enumerate(SECTIONS, 1)) + f"\n{CLOSE}", "prompt_echo"),
         ("Let me check that file.", "no_snapshot"),
+        *(
+            (text, "blank")
+            for text in ("\u200b\ufeff", "\ud800", "\x00\x00", "```\n```", "...", f"{OPEN}...{CLOSE}", f"{OPEN}\n502 Bad Gateway\n{CLOSE}")
+        ),
+        (f"{OPEN}\n" + "\n".join(f"### {i}. {name}\n(none)" for i, (name, _) in enumerate(SECTIONS, 1)) + f"\n{CLOSE}", "blank"),
+        (f"{OPEN}\n### 1. Active Task\n\n**2. Constraints and Preferences**\n- n/a\n{CLOSE}", "blank"),
+        *(
+            (text, "reasoning_only")
+            for text in ("[THINK]plan[/THINK]", "◁think▷plan◁/think▷", "<seed:think>plan</seed:think>", "<analysis>plan</analysis>")
+        ),
+        ("<|channel|>analysis<|message|>let me think", "reasoning_only"),
+        ("<|channel|>analysis<|message|>let me think<|end|>", "reasoning_only"),
+        *((text, "tool_call") for text in CALLS_AS_TEXT),
+        (f"{OPEN}\n{CALLS_AS_TEXT[0]}\n{CLOSE}", "tool_call"),
+        (f"The work so far:\n{TRANSCRIPT}", "prompt_echo"),
+        (f"{OPEN}\n{TRANSCRIPT}\n{CLOSE}", "prompt_echo"),
+        ("```\n<coverage_check>x</coverage_check>\n```", "coverage_only"),
+        (AIMessage("half a", response_metadata={"finish_reason": ["length"]}), "cut_off"),
+        (AIMessage("", response_metadata={"choices": [{"finish_reason": "content_filter"}]}), "content_filter"),
+        (f"{BLOCK[:-6]}", "cut_off"),
     ],
 )
 def test_what_is_not_a_summary_is_refused(answer: object, reason: str) -> None:
@@ -211,9 +268,11 @@ def test_what_is_not_a_summary_is_refused(answer: object, reason: str) -> None:
     ],
 )
 def test_a_text_that_only_refuses_is_refused(text: str) -> None:
-    """In several languages; inside a snapshot the same words are a finding."""
-    assert rejection(text) == "refusal"
-    assert read_summary(f"{OPEN}\n{text}\n{CLOSE}", require_snapshot=False) == text
+    """In several languages, alone or as all that a snapshot says; beside other text the same words are a finding."""
+    for answer in (text, f"{OPEN}\n{text}\n{CLOSE}", f"{OPEN}\n### 1. Active Task\n{text}\n### 2. Constraints and Preferences\n(none)\n{CLOSE}"):
+        assert rejection(answer) == "refusal"
+    finding = f"### 1. Active Task\n{text}\n### 5. Immediate Resume Point\nThe model refused in src/app.py:10."
+    assert read_summary(f"{OPEN}\n{finding}\n{CLOSE}", require_snapshot=False) == finding
 
 
 @pytest.mark.parametrize(
@@ -324,7 +383,7 @@ def test_any_answer_gives_text_or_a_reason(answer: str) -> None:
     st.lists(
         st.sampled_from([p for p in PIECES if "state_snapshot" not in p and "think" not in p]) | st.text(alphabet="abc \n.", max_size=9), max_size=9
     ).map("".join),
-    st.text(alphabet="abc \n.", min_size=1).filter(str.strip),
+    st.text(alphabet="abc \n.", min_size=1).filter(lambda text: text.strip(" \n.")),
 )
 def test_a_clean_block_at_the_end_is_found_whatever_came_before(before: str, body: str) -> None:
     """Half-finished coverage checks and noise do not hide it."""

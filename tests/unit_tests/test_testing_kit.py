@@ -147,7 +147,7 @@ class TestUsage:
     def test_counting_needs_no_tokenizer(self):
         assert ScriptedChatModel().get_num_tokens("x" * 9) == 3
 
-    def test_tracing_parameters(self):
+    def test_tracing_is_given_provider_and_model_name(self):
         params = ScriptedChatModel(provider="openai", model_name="m")._get_ls_params()
         assert (params["ls_provider"], params["ls_model_name"]) == ("openai", "m")
 

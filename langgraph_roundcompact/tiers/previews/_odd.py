@@ -1,4 +1,4 @@
-"""The few lines of a long text that are unlike the rest: they speak of an error, or nothing else has their form."""
+"""Outliers: the few lines of a long text that speak of an error, or that have a form of their own."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _DIGITS = str.maketrans("", "", "0123456789")
 
 
 def raise_odd(lines: Sequence[str], ranks: list[int], rank: int) -> None:
-    """Give the odd lines of a text a better rank, in order.
+    """Give the outliers of a text a better rank, in order.
 
     Args:
         lines: The lines.
