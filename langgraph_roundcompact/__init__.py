@@ -1,4 +1,10 @@
-"""Keeps a tool-using agent alive through very long tasks: the work of the current round becomes one resumable checkpoint."""
+"""Keeps a tool-using agent alive through very long tasks: the work of the current round becomes one resumable checkpoint.
+
+`RoundCompactor` does it on a list of messages. LangGraph graphs use it as a node (`RoundCompactNode`, `add_round_compaction`) or in a reducer
+(`compacting_reducer`), `create_agent` as middleware (`RoundCompactMiddleware`), chains by `RoundCompactor.as_runnable`.
+
+For readers of the code: `_engine.py` is the pipeline from top to bottom, and `docs/how_it_works.md` lists every module by the stage it belongs to.
+"""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def run(flow: Generator[Ask, Any, T], target: Any, limit_seconds: float = 0.0) -
         ArchiveError: whatever the target raised, or that it took longer than the limit.
     """
     began = time.monotonic()
-    with _told_as_archive_error():
+    with _as_archive_error():
         step = _advance(flow.send, None)
         while not isinstance(step, _Done):
             try:
@@ -59,7 +59,7 @@ def run(flow: Generator[Ask, Any, T], target: Any, limit_seconds: float = 0.0) -
 
 async def arun(flow: Generator[Ask, Any, T], target: Any, limit_seconds: float = 0.0) -> T:
     """Same as `run`, awaited; the flow itself works in a thread, so that a long conversation does not stall the event loop."""
-    with _told_as_archive_error():
+    with _as_archive_error():
         async with asyncio.timeout(limit_seconds or None):
             step = await asyncio.to_thread(_advance, flow.send, None)
             while not isinstance(step, _Done):
@@ -90,12 +90,12 @@ def _advance(move: Callable[[Any], Ask], value: Any) -> Ask | _Done:
 async def _answer(target: Any, step: Ask) -> Any:
     try:
         return await getattr(target, "a" + step.method)(*step.args, **step.options)
-    except NotImplementedError:  # a store of one colour
+    except NotImplementedError:  # a store that is sync only
         return await asyncio.to_thread(getattr(target, step.method), *step.args, **step.options)
 
 
 @contextlib.contextmanager
-def _told_as_archive_error() -> Iterator[None]:
+def _as_archive_error() -> Iterator[None]:
     try:
         yield
     except (GraphBubbleUp, ArchiveError):
@@ -127,7 +127,7 @@ class Corpus:
         return [{**self._passages[number], "score": rated[number]} for number in best[:limit]]
 
 
-_plain_told = False
+_slow_search_warned = False
 
 
 def index_of(documents: Sequence[list[str]]) -> Callable[[list[str]], Sequence[float]]:
@@ -139,9 +139,9 @@ def index_of(documents: Sequence[list[str]]) -> Callable[[list[str]], Sequence[f
     try:
         import bm25s  # noqa: PLC0415 - an extra
     except ImportError:
-        global _plain_told  # noqa: PLW0603 - one warning a process is enough
-        if not _plain_told:
-            _plain_told = True
+        global _slow_search_warned  # noqa: PLW0603 - one warning a process is enough
+        if not _slow_search_warned:
+            _slow_search_warned = True
             log.warning("bm25s is not installed: recall searches in plain Python, which is slower; install langgraph-roundcompact[recall]")
         return lambda words: scores(documents, words)
     index = bm25s.BM25(k1=K1, b=B)

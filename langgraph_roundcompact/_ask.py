@@ -20,6 +20,7 @@ from langgraph_roundcompact._content import text_of
 from langgraph_roundcompact._decisions import note_retry
 from langgraph_roundcompact._effects import CallModel, Flow, Memo, Sleep
 from langgraph_roundcompact._error_text import TEXT_LIMIT, OverflowGap
+from langgraph_roundcompact._escape import storable
 from langgraph_roundcompact._parts import AgentCall, Parts
 from langgraph_roundcompact._request import (
     PROMPT_VERSION,
@@ -57,6 +58,7 @@ _GAP_MARGIN = 0.9
 """Of the limit that an overflow's text states: providers count a little more than we do."""
 
 _FIRST_WAIT_SECONDS = 0.05
+_LONGEST_WAIT_SECONDS = 120.0
 _CAUSE_CHARS = 300
 _QUOTABLE = re.compile(r"[^'\"`\\\[\]<>=]{20,}+")
 """A piece of an error's text that may be a quotation."""
@@ -158,7 +160,7 @@ def _ask(parts: Parts, source: SummarySource, window_tokens: int, live: Live | N
                 shrinks += 1
                 request = _smaller(parts, source, request, window_tokens, overflow_gap(exc), shrinks)
             elif retries < parts.config.max_retries and should_retry(kind) and not is_final(exc):
-                yield Sleep(_wait_seconds(parts, exc, retries), retry_moment(exc), parts.config.timeout_seconds)
+                yield Sleep(_wait_seconds(parts, exc, retries), retry_moment(exc), _longest_wait(parts))
                 retries += 1
             else:
                 return log.answer(kind)
@@ -212,15 +214,19 @@ def _wait_seconds(parts: Parts, exc: BaseException, retries: int) -> float:
     asked = retry_after_seconds(exc)
     if asked is None:
         return wait
-    limit = parts.config.timeout_seconds
-    return max(wait, min(asked, limit) if limit else asked)
+    return max(wait, min(asked, _longest_wait(parts)))
+
+
+def _longest_wait(parts: Parts) -> float:
+    """What a provider may ask for: as long as one attempt may take; without a limit for that, two minutes."""
+    return parts.config.timeout_seconds or _LONGEST_WAIT_SECONDS
 
 
 def _cause(exc: BaseException, parts: Parts, request: SummaryRequest) -> str:
     """Type and, redacted, the beginning of what it says: what somebody needs who must find out why there are no summaries."""
     try:
         # Redacted before it is cut: half a secret is recognised by nobody.
-        said = _without_echo(parts.redact(" ".join(str(exc)[:TEXT_LIMIT].split())), request)[:_CAUSE_CHARS]
+        said = _without_echo(parts.redact(" ".join(storable(str(exc)[:TEXT_LIMIT]).split())), request)[:_CAUSE_CHARS]
     except Exception:  # noqa: BLE001 - a veto, or an exception that cannot be printed
         return type(exc).__name__
     return f"{type(exc).__name__}: {said}" if said else type(exc).__name__

@@ -8,14 +8,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
-from langgraph.channels import AnyValue, BinaryOperatorAggregate, EphemeralValue, LastValue, UntrackedValue
-from langgraph.channels.last_value import LastValueAfterFinish
+from langgraph.channels import BinaryOperatorAggregate, LastValue, UntrackedValue
 from langgraph.graph import StateGraph
 
 from langgraph_roundcompact._splice import Channel
 from langgraph_roundcompact.errors import ConfigurationError
 
-_WHOLE = (LastValue, LastValueAfterFinish, AnyValue, EphemeralValue, UntrackedValue)
+_WHOLE = (LastValue, UntrackedValue)
 _APPENDING = (operator.add, operator.concat, operator.iadd, operator.iconcat)
 _BY_ID = frozenset({"add_messages", "_add_messages", "_messages_delta_reducer", "round_compact_messages", "round_compact_messages_delta"})
 
@@ -40,7 +39,7 @@ def kind_of(channel: Any, key: str) -> Channel | None:
     """How a channel takes an update; None when its reducer is not known, or there is no channel.
 
     Raises:
-        ConfigurationError: the channel has no reducer and is of no known kind, so that whatever is written would break the list.
+        ConfigurationError: the channel has no reducer and does not keep what was last written: whatever we write, the list would not hold.
     """
     if channel is None:
         return None

@@ -150,12 +150,13 @@ def _bodies(facts: Sequence[Fact], frame: DigestFrame) -> dict[int, str]:
     # What was said last is the resume point; it need not be said twice.
     statements = group_text("said", [fact for fact in kinds.get("said", ()) if fact.text not in said["intent"]])
     log = work_log(facts)
-    working = [fact.text for fact in kinds.get("todo", ()) if _IN_PROGRESS.search(fact.note)]
+    working = [fact for fact in kinds.get("todo", ()) if _IN_PROGRESS.search(fact.note)]
+    said["todo"] = group_text("todo", [fact for fact in kinds.get("todo", ()) if fact not in working])
     body = {
         1: frame.request,
         2: _led(_ANSWERED, said["user"]),
         3: _led(_CALLS, log.calls) if frame.headings else log.calls,
-        4: "In progress: " + "; ".join(working[:3]) if working else "",
+        4: group_text("todo", working),
         5: said["intent"],
         6: _joined(said["todo"], _IN_STATE if frame.has_open_items else ""),
         7: _joined(statements, _led("Fixed since:", log.fixed)),

@@ -39,6 +39,9 @@ FIT_TRIES = 5
 SUMMARY_SHARE = 0.75
 """Of the room for both texts, what a model's summary may take at most: facts it left out need the rest."""
 
+FIRST_FACTS, LABEL_TOKENS = 9, 24
+"""Facts at the head of a ranking that may be the resume point and answers of the user, and what tags and labels around them take."""
+
 RECOVERED_FLOOR_TOKENS = 250
 """A short plan and todo list with their frame: of a small budget the recovered context gets as much, up to two fifths of it."""
 
@@ -199,7 +202,7 @@ def _source(round_: Round) -> dict[str, Any]:
 def _write(round_: Round, source: Mapping[str, Any], ranking: Ranking, summary: str | None, recovered: str, allowed: int) -> Texts:
     config, estimate = round_.parts.config, round_.parts.estimate
     if summary is not None:
-        summary = cut(summary, config.summary_max_tokens or int(allowed * SUMMARY_SHARE), estimate)
+        summary = cut(summary, config.summary_max_tokens or _summary_room(ranking, summary, allowed, estimate), estimate)
     return checkpoint_texts(
         **source,
         summary=summary,
@@ -210,6 +213,13 @@ def _write(round_: Round, source: Mapping[str, Any], ranking: Ranking, summary: 
         estimate=estimate,
         gathered=ranking,
     )
+
+
+def _summary_room(ranking: Ranking, summary: str, allowed: int, estimate: Callable[[str], int]) -> int:
+    """Tokens for a model's summary: its share, less where the room is small and the facts that come first would not fit beside it."""
+    first = [fact.text for fact in ranking.facts[:FIRST_FACTS] if fact.kind in ("intent", "user") and fact.text not in summary]
+    needed = estimate("\n".join(first)) + LABEL_TOKENS if first else 0
+    return min(int(allowed * SUMMARY_SHARE), max(allowed - needed, allowed // 2))
 
 
 def _messages(round_: Round, texts: Texts, recovered: str, archive_id: str | None) -> list[BaseMessage]:

@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class Ports(Protocol):
-    """Answers effects, in either colour. A failure is raised and reaches the flow at the line that asked."""
+    """Answers effects, sync or async. A failure is raised and reaches the flow at the line that asked."""
 
     def perform(self, effect: Effect) -> Any:
         """Answer one effect."""

@@ -1,7 +1,7 @@
 """What the engine may ask for: a closed set of frozen records. The engine yields one, a driver answers it.
 
 Precedents: httpx `Auth.auth_flow`, psycopg `generators.py`. A failure is thrown back in at the line that asked, so retry, splitting and the
-benefit check are ordinary Python, written once for both colours.
+benefit check are ordinary Python, written once for sync and async.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ class Sleep:
     seconds: float
     until: float | None = None
     """A date that the provider asks to wait for, in seconds since the epoch."""
-    most: float = 0.0
-    """Seconds that waiting for the date may take; 0: no limit."""
+    most: float = 120.0
+    """Seconds that waiting for the date may take at most."""
 
 
 @dataclass(frozen=True, slots=True)

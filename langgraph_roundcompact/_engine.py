@@ -89,7 +89,8 @@ def compaction(job: Job, parts: Parts) -> Flow[CompactionResult]:
 def planning(job: Job, parts: Parts) -> Flow[CompactionPlan]:
     """What `compaction` would do, without a model call."""
     if not job.readable:
-        job = replace(job, messages=())
+        empty = yield from planning(replace(job, messages=(), readable=True), parts)
+        return replace(empty, would_compact=False, outcome="nothing_to_compact", reason="unreadable_messages")
     job, parts = replace(job, messages=as_messages(job.messages)), replace(parts, records=False)
     cut, sizes = yield from _assess(job, parts)
     verdict = _stand_down(job) or decide(parts.config, sizes, job.limits, force=job.force)

@@ -129,6 +129,8 @@ def _result(out: _Collector, message: BaseMessage, reading: Reading | None) -> N
     failed = isinstance(message, ToolMessage) and message.status == "error"
     if answered_by_person(reading, text, failed=failed):
         question = reading.label if reading is not None and reading.asks and " " in reading.label and not names_its_question(text) else ""
+        if reading is not None and question:
+            out.told(reading.command)
         for weight, piece in answers(text):
             out.line("user", piece, weight, question)
         return
@@ -212,6 +214,10 @@ class _Collector:
             known = self.lines[kind, text] = _Line()
         known.weight = weight if kind == "todo" else max(weight, known.weight)
         known.order, known.seen, known.note = self.order, known.seen + 1, later_note(kind, known.note, note)
+
+    def told(self, command: str) -> None:
+        """A command needs no line of its own: what came of it tells it."""
+        self.lines.pop(("command", command.strip()[:MAX_TEXT].rstrip()), None)
 
     def ended(self, command: str, status: str) -> None:
         """A command's result said how it ended."""

@@ -1,4 +1,7 @@
-"""The last check before anything is written: the new list must be smaller, no less valid, and equal where nothing may change."""
+"""The last check before anything is written: the new list must be no less valid, and equal where nothing may change.
+
+That it is smaller, too, is checked where it is counted, in `_engine._commit`.
+"""
 
 from __future__ import annotations
 

@@ -8,12 +8,17 @@ summarised already. They come back with the next call of the subgraph, and the p
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import repeat
+from operator import attrgetter, contains
 
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 
 from langgraph_roundcompact._groups import Group, group_messages
 from langgraph_roundcompact._memory_block import is_own, replaced_ids
-from langgraph_roundcompact._spans import find_round
+
+_KWARGS = attrgetter("additional_kwargs")
+_HUMAN = ("human", "HumanMessageChunk")
+"""By name: to ask for the class of a pydantic object takes a hundred times as long."""
 
 
 def without_leftovers(
@@ -29,8 +34,7 @@ def without_leftovers(
         is_real: Whether a message was sent by a person.
         earlier_rounds: Whether checkpoints of finished rounds count too. Without them the cost does not grow with what came before the round.
     """
-    start = 0 if earlier_rounds else find_round(messages, is_real)
-    blocks = [(i, ids) for i in range(start, len(messages)) if messages[i].additional_kwargs and (ids := replaced_ids(messages[i]))]
+    blocks = _checkpoints(messages, None if earlier_rounds else is_real)
     if not blocks:
         return messages
     first = blocks[0][0]
@@ -48,6 +52,21 @@ def without_leftovers(
         elif _is_leftover(messages, group, listed):
             gone.update(members)
     return [message for i, message in enumerate(messages) if i not in gone] if gone else messages
+
+
+def _checkpoints(messages: Sequence[BaseMessage], is_real: Callable[[BaseMessage], bool] | None) -> list[tuple[int, frozenset[str]]]:
+    """Index and list of each checkpoint; with a rule, of the current round's alone. Runs at every step, so it looks no closer than it must."""
+    found: list[tuple[int, frozenset[str]]] = []
+    if not any(map(contains, map(_KWARGS, messages), repeat("lc_source"))):  # the usual case, at C speed
+        return found
+    for i in range(len(messages) - 1, -1, -1):
+        message = messages[i]
+        # A checkpoint has the id of the first message it replaced: what only claims to be one takes nothing away.
+        if "lc_source" in message.additional_kwargs and message.id in (ids := replaced_ids(message)):
+            found.append((i, ids))
+        elif is_real is not None and message.type in _HUMAN and is_real(message):
+            break
+    return found[::-1]
 
 
 def _is_leftover(messages: Sequence[BaseMessage], group: Group, listed: frozenset[str]) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -10,6 +9,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
+from langgraph_roundcompact._records import json_lines
 from langgraph_roundcompact._terms import terms_in
 
 # The mark first, what must stand around it behind: `re` skips to a member of a set at C speed, and to nothing else.
@@ -39,12 +39,13 @@ _ERROR_WORDS = (
 _WIDE_ERROR_WORDS = ("✗", "✘", "错误", "失败", "异常", "无法", "不存在", "拒绝")
 _ERROR_CODE = re.compile(r"[eE](?<!\w.)\d{3,}\b")
 _HARD_ERROR = re.compile(r"^\S{0,160}(?:error|exception|failed|fatal|panic|FAIL)\S{0,3}[:\s]|^\S{1,150}:\d+(?::\d+)?:? \w|^E\s", re.IGNORECASE)
+_FRAME = re.compile(r"\s{1,8}File \"[^\"]{1,300}\", line \d+")
 _QUOTED_CODE = ("raise ", "from ", "import ", "except ", "except:", "throw ", "catch ")
 """Source in a traceback: what it says of errors is said by the lines around it."""
 _SAYS_NOTHING = re.compile(
     r"Traceback \(most recent call|During handling of the above|The above exception was|"
     r"\W{0,3}(?:command |process )?(?:exit(?:ed)?|finished)(?: with)?(?: exit)? (?:code|status)\W{0,3}-?\d{1,3}\W{0,3}$|<returncode>|"
-    r"\W{0,2}(?:ok|okay|done|success|null|none|no output|true)\W{0,2}$",
+    r"total \d{1,9}$|\W{0,2}(?:ok|okay|done|success|null|none|no output|true)\W{0,2}$",
     re.IGNORECASE,
 )
 """Lines around an error that hold nothing of it, and mere statuses; how a call ended stands beside the call."""
@@ -61,6 +62,8 @@ _DEFINITION = re.compile(
 )
 _SETTING = re.compile(r"(?:\d+\S? *)?[\w.$@\"'\-]{2,60} {0,8}(?:[:=]|:=) {0,4}(?:[\"'`#$]|-?\d|true\b|false\b|None\b|null\b)", re.IGNORECASE)
 """A name and the value it has, as in configuration and constants."""
+_PAIR_LINE = re.compile(r"[\w.\-/]{1,30}(?: [\w.\-/]{1,20}){0,2} ?[:=] ?\S.{0,60}$")
+"""A short name and its value."""
 _PLACE_LINE = re.compile(r"^\S{1,200}?[:\-]?\d+[:\-]")
 _NUMBERED = re.compile(r"\s*(\d{1,7})(?:\s?[→|:\t\-]|\s)")
 _CODE_ENDS = tuple("{}();,:[]\\>")
@@ -81,7 +84,7 @@ _CLAUSE = re.compile(r"[,;:，；、] ?|(?<= )[-–—] ")
 _TWO_WORDS = re.compile(r"\w{3,}+.*?\w{3,}", re.DOTALL)
 _TOPIC = re.compile(r"[^\W\d_]{4,20}|\d{4}")
 _WIDE = re.compile(r"[\u2e80-\u9fff]")
-_QUANTITY = re.compile(r"[$€¥£\d](?<![\w.].)(?:(?<=\d)|\d)[\d,.]*+(?: ?(?:%|[A-Za-z]{2,}|[年月日万亿元个家名单座倍]))")
+_QUANTITY = re.compile(r"[$€¥£\d](?<![A-Za-z\d_.].)(?:(?<=\d)|\d)[\d,.]*+(?: ?(?:%|[A-Za-z]{2,}|[年月日万亿元个家名单座倍]))")
 _PAIR = re.compile(r'"([^"]{1,400})"\s{0,4}[=:]\s{0,4}"([^"]{1,2000})"')
 _ANSWER_PIECE = re.compile(r"(?<=[.!?:])\s+(?=[A-Z`\"'(\[*])|(?<=[。！？；])")
 _RULE = re.compile(
@@ -99,6 +102,8 @@ _SHORT = 420
 _MOST_TOPICS = 2
 _MOST = 30
 """Lines of one result."""
+_PARAGRAPH = 160
+"""Characters from which a line is cut into sentences."""
 _LINE = 220
 """Characters of a line."""
 
@@ -171,8 +176,9 @@ def telling_lines(text: str, *, failed: bool, file: str = "", asked: str = "") -
     """
     lines, prose = _lines_of(text)
     source = not failed and file.endswith(_SOURCE_ENDINGS)
+    stack = _has_stack(text)
     look = _Look(
-        code=source or (not prose and not _has_stack(text) and _is_code(lines)),
+        code=source or (not prose and not stack and _is_code(lines)),
         prose=prose or (bool(file) and not failed and not file.endswith(_LOG_ENDINGS)),
         failed=failed,
         short=sum(map(len, lines)) < _SHORT,
@@ -182,9 +188,13 @@ def telling_lines(text: str, *, failed: bool, file: str = "", asked: str = "") -
     about = frozenset(word.lower() for word in _TOPIC.findall(asked)) if prose else frozenset()
     titles = _TITLE.findall(text[:100_000])[:4] if text[:1] in "[{" else []
     scored = []
+    passed = _frames(lines) if stack else set()
+    passed |= _repeats(lines)
     for index, line in enumerate(lines):
+        if index in passed:
+            continue
         weight, kind = look.weigh(line, index)
-        if titles and line in titles:
+        if titles and any(title in line for title in titles):
             weight += 2
         if about and weight > 0:
             weight += min(sum(word in about for word in set(_TOPIC.findall(line[:400].lower()))), _MOST_TOPICS)
@@ -192,6 +202,21 @@ def telling_lines(text: str, *, failed: bool, file: str = "", asked: str = "") -
             scored.append((-weight, index, kind, line.strip()[:_LINE]))
     best = sorted(scored)[:_MOST]
     return [(kind, -weight, line) for weight, _, kind, line in sorted(best, key=lambda entry: entry[1])]
+
+
+def _frames(lines: Sequence[str]) -> set[int]:
+    """Frames of Python tracebacks but the last of each: the quoted source under a frame says nothing without it."""
+    heads = [index for index, line in enumerate(lines) if _FRAME.match(line)]
+    found = {head + 1 for head in heads if head + 1 < len(lines) and lines[head + 1].startswith("  ")}
+    return found | {head for head, after in pairwise(heads) if after <= head + 3}
+
+
+def _repeats(lines: Sequence[str]) -> set[int]:
+    """Lines that came before; the last one may be the outcome, whatever it repeats."""
+    first: dict[str, int] = {}
+    for index, line in enumerate(lines):
+        first.setdefault(line, index)
+    return set(range(len(lines) - 1)).difference(first.values()) if len(first) < len(lines) else set()
 
 
 def _error_lines(lines: Sequence[str]) -> set[int]:
@@ -247,7 +272,7 @@ class _Look:
         place = digit and _PLACE_LINE.match(head) is not None
         error = self._is_error(head, index, source=self.code or place)
         edge = 1 if index == 0 else 2 if index == self.count - 1 else 0
-        weight = edge + (4 if self.short else 0) + (2 if self.count < 3 else 0)
+        weight = edge + ((4 if self.count < 9 else 3) if self.short else 0) + (2 if self.count < 3 else 0)
         if error:
             weight += 3 + (2 if self.failed else 0)
         # A line that merely has such a word in it is an error only where the call failed.
@@ -259,6 +284,8 @@ class _Look:
             weight += self._points_of_numbers(head, place=place)
         elif weight and not _says(head):
             return 0, kind
+        elif not weight and _PAIR_LINE.match(head):
+            weight = 1
         return weight, kind
 
     def _is_error(self, head: str, index: int, *, source: bool) -> bool:
@@ -278,37 +305,20 @@ class _Look:
 
 def _lines_of(text: str) -> tuple[list[str], bool]:
     """Lines of a result, paragraphs cut into sentences; and whether they are prose."""
-    lines = (_json_lines(text) if text[:1] in "[{" else []) or text.splitlines()
+    lines = (json_lines(text) if text[:1] in "[{" else []) or text.splitlines()
     lines = [line for line in lines if len(bare := line.strip()) > 1 and not (bare[0] in _WRAPPER_STARTS and _WRAPPER.fullmatch(bare))]
-    long = sum(len(line) > 160 for line in lines[:400])
-    if long * 4 < min(len(lines), 400):
-        return lines, False
-    return [piece for line in lines for sentence in _sentences_of(line) for piece in _clauses(sentence.strip())], True
+    long = sum(_is_paragraph(line) for line in lines[:400])
+    if long * 4 >= min(len(lines), 400):
+        return [piece for line in lines for sentence in _sentences_of(line) for piece in _clauses(sentence.strip())], True
+    if long:
+        # Paragraphs between titles and addresses, as in the answer of a search.
+        lines = [piece for line in lines for piece in (_sentences_of(line) if _is_paragraph(line) else (line,))]
+    return lines, False
 
 
-def _json_lines(text: str) -> list[str]:
-    try:
-        data = json.loads(text)
-    except (ValueError, RecursionError):
-        return []
-    out: list[str] = []
-    _walk(data, "", out, 0)
-    return out
-
-
-def _walk(value: object, key: str, out: list[str], depth: int) -> None:
-    if depth > 8 or len(out) > 5000:
-        return
-    if isinstance(value, dict):
-        for name, item in value.items():
-            _walk(item, str(name), out, depth + 1)
-    elif isinstance(value, list):
-        for item in value:
-            _walk(item, key, out, depth + 1)
-    elif isinstance(value, str):
-        out += [line for line in value.splitlines() if len(line.strip()) > 1]
-    elif value is not None:
-        out.append(f"{key}: {value}")
+def _is_paragraph(line: str) -> bool:
+    """Whether a line holds more than one thing: a character of a wide script says as much as three others."""
+    return len(line) > _PARAGRAPH or (not line.isascii() and len(line) + 2 * len(_WIDE.findall(line)) > _PARAGRAPH)
 
 
 def _is_code(lines: list[str]) -> bool:

@@ -1,4 +1,4 @@
-"""The two bounded tables the package keeps: finished summaries, and failures. Both are caches: losing an entry costs one attempt."""
+"""The bounded table in which a compactor remembers finished summaries, failures and stand-ins: a cache, losing an entry costs one attempt."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class Meter:
         self.custom = counter is not None
         """Whether a user's counter is in force: an event loop should call the meter in a thread then."""
         self._counter = counter
-        self._failure_told = False
+        self._failure_logged = False
         self._texts = texts
         self._counts: dict[int, int] = {}
         self._sums: dict[int, int] = {}
@@ -194,8 +194,8 @@ class Meter:
             problem = f"returned {value!r:.80}"
         except Exception as exc:  # noqa: BLE001 - a user's counter may raise anything; the agent goes on
             problem = f"raised {type(exc).__name__}"
-        if not self._failure_told:
-            self._failure_told = True
+        if not self._failure_logged:
+            self._failure_logged = True
             log.warning(
                 "token_counter %s; the package's own count stands in where it fails. It takes a list of messages and returns a number >= 0.", problem
             )

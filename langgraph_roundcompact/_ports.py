@@ -1,7 +1,7 @@
 """Answers to the engine's effects: the counter, the summariser, the tables, the archive, the observers. The engine's only access to time and threads.
 
-Each effect has one line per colour; what needs no waiting is answered by `_local` for both. The tables end in `assert_never`, so that a new
-effect is a type error until both colours answer it.
+Each effect has one line for sync and one for async; what needs no waiting is answered by `_local` for both. The tables end in `assert_never`, so
+that a new effect is a type error until both answer it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import random
 import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from time import time as now
 from typing import Any, Protocol, assert_never, runtime_checkable
 
 from langchain_core.callbacks import BaseCallbackManager
@@ -59,7 +60,7 @@ JITTER = 0.25
 LONG_CHARS = 100_000
 """Text in one count, in characters, from which an event loop should not wait for it: some 20 ms for the slower way of counting."""
 
-SUMMARY_TABLE_SIZE, FAILURE_TABLE_SIZE, STANDING_TABLE_SIZE, TOLD_TABLE_SIZE = 256, 4096, 1024, 4096
+SUMMARY_TABLE_SIZE, FAILURE_TABLE_SIZE, STANDING_TABLE_SIZE, WARNED_TABLE_SIZE = 256, 4096, 1024, 4096
 
 
 @runtime_checkable
@@ -113,7 +114,7 @@ class Archive(Protocol):
 
 
 class CompactorPorts:
-    """Answers the engine's effects in both colours. Shared by all runs of a compactor; holds no run's data beyond the bounded tables."""
+    """Answers the engine's effects, sync and async. Shared by all runs of a compactor; holds no run's data beyond the bounded tables."""
 
     def __init__(
         self,
@@ -135,7 +136,7 @@ class CompactorPorts:
             "failures": BoundedTable(FAILURE_TABLE_SIZE),
             "stand_ins": BoundedTable(STANDING_TABLE_SIZE),
         }
-        self._told = BoundedTable(TOLD_TABLE_SIZE)
+        self._warned = BoundedTable(WARNED_TABLE_SIZE)
 
     def perform(self, effect: Effect) -> Any:
         """Answer one effect."""
@@ -266,9 +267,9 @@ class CompactorPorts:
             writer(event.as_dict())
 
     def _warn(self, effect: Warn) -> bool:
-        if self._told.get(effect.key):
+        if self._warned.get(effect.key):
             return False
-        self._told.put(effect.key, True)
+        self._warned.put(effect.key, True)
         log.warning("%s", effect.text)
         return True
 
@@ -348,8 +349,8 @@ def _text_chars(block: object) -> int:
 
 
 def _jittered(effect: Sleep) -> float:
-    left = effect.until - time.time() if effect.until is not None else 0.0
-    return max(effect.seconds, min(left, effect.most) if effect.most else left) * (1 + random.random() * JITTER)
+    left = effect.until - now() if effect.until is not None else 0.0
+    return max(effect.seconds, min(left, effect.most)) * (1 + random.random() * JITTER)
 
 
 def _accepted(answer: object) -> None:

@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from langgraph_roundcompact._facts import COMMAND_LABEL, COMMON, FIXED, LEADING, NEEDED, TERM_KINDS, WANTED, Fact
+from langgraph_roundcompact._facts import COMMAND_LABEL, COMMON, FIXED, LEADING, NEEDED, STEP, TERM_KINDS, WANTED, Fact
 from langgraph_roundcompact._lines import template
 from langgraph_roundcompact._terms import Seen, parts_of, terms_in, words_in_name
 
@@ -36,11 +36,34 @@ _DECISION_FACTOR = 3.0
 """A decision that is lost is made again, perhaps the other way; names from a listing can be listed again."""
 _FULL_SENTENCE = 60.0
 """Characters of a sentence that says something."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Crowd:
+    """What one of many of a kind in one message is worth."""
+
+    few: float
+    """So many take little from each other."""
+    power: float
+    alone: float
+    """Worth of one that is alone."""
+
+    def factor(self, count: int) -> float:
+        """The factor for one of so many."""
+        return self.alone * math.pow(self.few / (self.few - 1 + count), self.power)
+
+
+_TERM_CROWD = _Crowd(16, 0.4, 1.3)
+_LINE_CROWD = _Crowd(8, 0.5, 1.3)
+"""Of a listing each entry says little; the only number of an answer says much."""
 _OUTDATED = 0.5
 """Worth of an error that is fixed, and of a line from an earlier run of a command."""
 _COMMON_WORTH = 0.1
+_SHORT_ANSWER, _ANSWERS_FIRST = 200, 8
+"""Characters of an answer of the user, and how many of them, that come before everything but the resume point."""
 _FILL_FROM = 80
 """Facts after the first that does not fit, which are tried for the room that is left."""
+_DIGIT = re.compile(r"\d")
 _WORD = re.compile(r"[^\W\d_]{4,}")
 
 
@@ -59,14 +82,15 @@ def rank(facts: Sequence[Fact]) -> Ranking:
     facts = sorted(facts, key=lambda fact: (fact.kind, fact.text))
     newest = max((fact.order for fact in facts), default=0)
     topics = _topics(facts, newest)
-    worth = {fact.text: _term_worth(fact, newest, topics) for fact in facts if fact.kind in TERM_KINDS}
+    crowds = _crowds(facts)
+    worth = {fact.text: _term_worth(fact, newest, topics, crowds) for fact in facts if fact.kind in TERM_KINDS}
     held = _held_by(facts)
     words = [_words(fact) for fact in facts]
     often = Counter(word for some in words for word in some)
     rare = {word: _WORD_WORTH / (1 + math.log2(count)) for word, count in often.items()}
     shapes = _shapes(facts)
     runs = {fact.text[:COMMAND_LABEL]: fact.order for fact in facts if fact.kind == "command"}
-    lines = [_line_worth(fact, newest, shapes, runs) for fact in facts]
+    lines = [_line_worth(fact, newest, shapes, runs, crowds) for fact in facts]
     costs = [_cost(fact.text) + _LINE_START for fact in facts]
     covered: set[str] = set()
     spoken: set[str] = set()
@@ -78,8 +102,8 @@ def rank(facts: Sequence[Fact]) -> Ranking:
         return gain / costs[i]
 
     # Worth only ever falls as more is covered, so an entry that is still the best after a fresh look is the best.
-    resume = _resume_point(facts)
-    heap = [(-math.inf if i == resume else -density(i), i) for i in range(len(facts))]
+    first = {_resume_point(facts), *_answers(facts)}
+    heap = [(-math.inf if i in first else -density(i), i) for i in range(len(facts))]
     heapq.heapify(heap)
     ranked: list[Fact] = []
     free: list[Fact] = []
@@ -100,6 +124,12 @@ def rank(facts: Sequence[Fact]) -> Ranking:
 def _resume_point(facts: Sequence[Fact]) -> int | None:
     """The newest statement of where to go on: it comes before everything else."""
     return max((i for i, fact in enumerate(facts) if fact.kind == "intent"), key=lambda i: facts[i].order, default=None)
+
+
+def _answers(facts: Sequence[Fact]) -> list[int]:
+    """The newest short answers of the user: they come next. What a person decided in a few words cannot be looked up again."""
+    short = [i for i, fact in enumerate(facts) if fact.kind == "user" and len(fact.text) <= _SHORT_ANSWER]
+    return sorted(short, key=lambda i: facts[i].order)[-_ANSWERS_FIRST:]
 
 
 def _shapes(facts: Sequence[Fact]) -> Counter[str]:
@@ -161,11 +191,16 @@ def _topics(facts: Sequence[Fact], newest: int) -> dict[str, float]:
     return topics
 
 
+def _crowds(facts: Sequence[Fact]) -> Counter[tuple[str, int]]:
+    """How many terms of one kind that nobody used stand in one message: of a listing each says little."""
+    return Counter((fact.kind, fact.order // STEP) for fact in facts if (fact.kind in TERM_KINDS and not fact.refs) or fact.kind == "result")
+
+
 def _recency(fact: Fact, newest: int) -> float:
     return (fact.order + 1) / (newest + 1)
 
 
-def _term_worth(fact: Fact, newest: int, topics: Mapping[str, float]) -> float:
+def _term_worth(fact: Fact, newest: int, topics: Mapping[str, float], crowds: Mapping[tuple[str, int], int]) -> float:
     recency = _recency(fact, newest)
     if fact.refs:
         worth = (0.3 + 5.0 * recency**4) * (1 + 0.2 * min(fact.refs - 1, 4))
@@ -174,6 +209,7 @@ def _term_worth(fact: Fact, newest: int, topics: Mapping[str, float]) -> float:
         worth = _LINK_WORTH if fact.weight & LEADING else _LINK_WORTH / 4
     else:
         worth = (0.1 + 0.2 * recency**2) * (1 + _touch(fact.text, topics)) * (2.5 if fact.seen > 1 else 1.0)
+        worth *= _TERM_CROWD.factor(crowds[fact.kind, fact.order // STEP])
     if fact.kind == "name":
         # Calls of methods (`line.strip`) and pairs of capitalised words are names less often than single words are.
         worth *= 0.6 if "." in fact.text else 0.7 if " " in fact.text else 1.0
@@ -188,7 +224,7 @@ def _touch(text: str, topics: Mapping[str, float]) -> float:
     return sum(topics.get(word, 0.0) ** 2 for word in words) / len(words) if words else 0.0
 
 
-def _line_worth(fact: Fact, newest: int, shapes: Mapping[str, int], runs: Mapping[str, int]) -> float:
+def _line_worth(fact: Fact, newest: int, shapes: Mapping[str, int], runs: Mapping[str, int], crowds: Mapping[tuple[str, int], int]) -> float:
     if fact.kind in TERM_KINDS:
         return 0.0
     # A line of a form that came often says less each time.
@@ -196,7 +232,9 @@ def _line_worth(fact: Fact, newest: int, shapes: Mapping[str, int], runs: Mappin
     told = shapes[template(fact.text)]
     novelty = 4 / (3 + told) if told > 1 and fact.kind != "file" and not decides else 1.0
     worth = _LINE_WORTH[fact.kind] * fact.weight * novelty * (0.75 + 0.25 * _recency(fact, newest))
-    if fact.kind in ("said", "result"):
+    if fact.kind == "result":
+        worth *= _LINE_CROWD.factor(crowds[fact.kind, fact.order // STEP])
+    if fact.kind == "said" or (fact.kind == "result" and not _DIGIT.search(fact.text)):
         # A few words without a subject say little, however short they are.
         worth *= min(_cost(fact.text) / _FULL_SENTENCE, 1.0)
     if fact.kind in ("error", "result") and (fact.note.startswith(FIXED) or runs.get(fact.note, -1) > fact.order):

@@ -1,4 +1,4 @@
-"""What the recall tool does: which entries it looks into, what it asks of the archive, and what it answers. A flow, written once for both colours."""
+"""What the recall tool does: which entries it looks into, what it asks of the archive, and what it answers. A generator, shared by sync and async."""
 
 from __future__ import annotations
 

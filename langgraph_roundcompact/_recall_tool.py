@@ -1,9 +1,10 @@
-"""The recall tool as LangChain knows tools: its arguments, the state of the run it is called in, both colours."""
+"""The recall tool as LangChain knows tools: its arguments, the state of the run it is called in, sync and async."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Generator
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from langchain_core.tools import BaseTool, StructuredTool
@@ -11,6 +12,7 @@ from langgraph.prebuilt import InjectedState
 
 from langgraph_roundcompact._archive_access import arun, run
 from langgraph_roundcompact._archive_items import Ask
+from langgraph_roundcompact._arguments import check_archive
 from langgraph_roundcompact._content import as_messages
 from langgraph_roundcompact._estimate import estimate_tokens
 from langgraph_roundcompact._fault import told
@@ -38,6 +40,9 @@ def create_recall_tool(archive: Archive, *, is_real_user: IsRealUser | None = No
     Args:
         archive: Where the originals are.
         is_real_user: Which messages a person sent, where the compactor was given one: it tells where the current round begins.
+
+    Raises:
+        ConfigurationError: `archive` is no archive; a store is wrapped in `StoreArchive`.
     """
     return sized_recall_tool(archive, is_real_user=is_real_user)
 
@@ -53,10 +58,8 @@ def sized_recall_tool(
         results: Passages that a query finds at most.
         is_real_user: As for `create_recall_tool`.
     """
-    is_real = is_real_user or default_is_real_user
-
-    def desk(state: Any) -> Desk:
-        return Desk(_messages(state), current_thread_id(), max_tokens, results, estimate_tokens, is_real)
+    check_archive(archive, "get", "search")
+    desk = partial(_desk, max_tokens=max_tokens, results=results, is_real=is_real_user or default_is_real_user)
 
     def recall_compressed_context(
         archive_id: str | None = None,
@@ -95,6 +98,10 @@ def sized_recall_tool(
             return _unreadable(exc)
 
     return StructuredTool.from_function(recall_compressed_context, coroutine=arecall_compressed_context, name=TOOL_NAME, parse_docstring=True)
+
+
+def _desk(state: Any, *, max_tokens: int, results: int, is_real: IsRealUser) -> Desk:
+    return Desk(_messages(state), current_thread_id(), max_tokens, results, estimate_tokens, is_real)
 
 
 def _flow(

@@ -1,8 +1,9 @@
 """The default redaction: credentials out, everything that names or places them stays.
 
-Two kinds of evidence. A *token* is known by its own form (`ghp_…`, `AKIA…`, a JWT, a private key block). An *assignment* is known by the word
+Three kinds of evidence. A *token* is known by its own form (`ghp_…`, `AKIA…`, a JWT, a private key block). An *assignment* is known by the word
 before it (`DB_PASSWORD=`, `"apiKey": `, `--token `, `Authorization: Bearer`), and its value is then judged: type hints, placeholders, calls,
-variables, counts and paths stay as they are. Plain hashes, UUIDs and base64-like names are never touched without such a word.
+variables, counts and paths stay as they are. A *manifest* of a Kubernetes secret loses all values of its data. Plain hashes, UUIDs and base64-like
+names are never touched without such a word.
 
 A net, not a guarantee: applications with stricter needs pass `redact=` a callable of their own, which may call this one. Everything is linear:
 patterns start at a fixed prefix and take the whole run of characters in one step, and values are walked once.

@@ -13,7 +13,7 @@ _ABSOLUTE = re.compile(r"/[^\s\"'`:;|&<>()]{2,200}|[A-Za-z]:/[^\s\"'`:;|&<>()]{2
 _PATHS = frozenset({"file", "path", "place"})
 _MAY_START_WITH_PATH = frozenset({"file", "path", "place", "error", "result"})
 _MOST_PATHS = 2000
-_DEPTHS = slice(2, 10)
+_DEPTHS = slice(1, 10)
 """Directories of a path, from the third on, that may be the root."""
 
 

@@ -75,9 +75,9 @@ class ScriptedChatModel(BaseChatModel):
     overflow_at_characters: int | None = None
     """The same, in characters of text."""
     model_name: str = "scripted"
-    """Told to tracing, and in `response_metadata`."""
+    """Model name for tracing, and in `response_metadata`."""
     provider: str = "scripted"
-    """Provider told to tracing (`ls_provider`)."""
+    """Provider name for tracing (`ls_provider`)."""
     _script: _Script = PrivateAttr(default_factory=_Script)
 
     @property

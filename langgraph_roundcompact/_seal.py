@@ -16,6 +16,8 @@ from langgraph_roundcompact._rank import rank
 
 MOST_CHARACTERS, MOST_SHARE = 24_000, 2
 """Facts of one message take at most this many characters as data, and at most half of its text: state must shrink by a fold."""
+_SCAN = 400_000
+"""Characters of one text that are looked at, about: more would hardly change which facts are the most useful ones."""
 _FACT_DATA_CHARACTERS = 10
 """Characters that a fact takes as data beside its text, about."""
 _FROM_CALLS = frozenset({"command", "file", "todo", "intent"})
@@ -55,7 +57,7 @@ def seal_folds(
 def _hidden(messages: Sequence[BaseMessage], at: int, owner: tuple[int, int] | None, redact: Callable[[str], str]) -> tuple[Sequence[Fact], str]:
     """What the text of one message said, and how the command ended whose result it is."""
     message = messages[at]
-    found = extract_facts([messages[owner[0]], message] if owner else [message], redact=redact)
+    found = extract_facts([messages[owner[0]], message] if owner else [message], redact=redact, scan=_SCAN)
     first = STEP if owner else 0
     ended = next((fact.note for fact in found if owner and fact.kind == "command" and fact.note), "")
     told = [fact for fact in found if fact.order >= first and (isinstance(message, AIMessage) <= (fact.kind not in _FROM_CALLS))]

@@ -9,7 +9,7 @@ check, quote it inside the snapshot, open it twice or close it twice. So the tag
 * A tag alone at a border of a line is *firm*, one amid a sentence is not. Inside a block whose text begins on a new line, only firm tags count.
 * A firm closing tag behind a block that seemed finished belongs to it: the earlier one was a mention.
 
-The last complete block wins. Without any, the raw text is taken, unless a snapshot is required. One scan, linear in the answer.
+The last complete block that says something wins. Without any, the raw text is taken, unless a snapshot is required. One scan, linear in the answer.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class _Scanner:
     def __init__(self, text: str) -> None:
         self.text = text
         self.open: list[_Open] = []
-        self.block: tuple[int, int] | None = None
+        self.blocks: list[tuple[int, int]] = []
         self.hidden: list[tuple[int, int]] = []
         self.inside: tuple[str, int] | None = None
         self.checked = False
@@ -192,7 +192,7 @@ class _Scanner:
                 self.inside = ("think", tag.start())
         elif not self._in_block():
             # A closing tag alone: the template opened the reasoning before the answer began.
-            self.hidden, self.open, self.block, self.checked, self.reasoned = [(0, tag.end())], [], None, False, True
+            self.hidden, self.open, self.blocks, self.checked, self.reasoned = [(0, tag.end())], [], [], False, True
 
     def _open(self, tag: re.Match[str]) -> None:
         firm = self._first_on_line(tag.start()) or self.text[tag.start() - 1 : tag.start()] == ">"
@@ -202,20 +202,20 @@ class _Scanner:
     def _close(self, tag: re.Match[str]) -> None:
         firm = self._first_on_line(tag.start()) or self._last_on_line(tag.end())
         if not self.open:
-            if firm and self.block is not None:
-                self.block = (self.block[0], tag.start())
+            if firm and self.blocks:
+                self.blocks[-1] = (self.blocks[-1][0], tag.start())
             return
         if self.open[-1].in_lines and not firm:
             self.open[-1].maybe_end = tag.start()
             return
-        self.block = (self.open.pop().start, tag.start())
+        self.blocks.append((self.open.pop().start, tag.start()))
 
     def _end(self) -> None:
         if self.inside is not None:
             self._leave(len(self.text))
         for block in self.open:
-            if block.maybe_end is not None and (self.block is None or block.maybe_end > self.block[1]):
-                self.block = (block.start, block.maybe_end)
+            if block.maybe_end is not None and (not self.blocks or block.maybe_end > self.blocks[-1][1]):
+                self.blocks.append((block.start, block.maybe_end))
 
     def _first_on_line(self, at: int) -> bool:
         return _begins_line(self.text, at)
@@ -232,9 +232,11 @@ class _Scanner:
             scan.outside.append(self.text[at:start])
             at = stop
         scan.outside.append(self.text[at:])
-        if self.block is not None:
-            scan.snapshot = self.text[self.block[0] : self.block[1]]
-        scan.unclosed = self.block is None and any(block.firm for block in self.open)
+        if self.blocks:
+            # An empty block behind a good one is a slip of the pen.
+            start, stop = next((block for block in reversed(self.blocks[-_BLOCKS_TRIED:]) if _unwrapped(self.text[slice(*block)])), self.blocks[-1])
+            scan.snapshot = self.text[start:stop]
+        scan.unclosed = not self.blocks and any(block.firm for block in self.open)
         return scan
 
 
@@ -253,6 +255,7 @@ _EMPTY_LINE = re.compile(
 )
 _HEAD = re.compile(r"^\[§\d{1,6}(?:\.\d{1,6})? (?:assistant|user|result|call|system message|notification|server|has no)", re.MULTILINE)
 _LONGEST_SHELL: Final = 4_000
+_BLOCKS_TRIED: Final = 8
 _HINTS: Final = tuple(what for _, what in SECTIONS)
 _ECHO_MARKS: Final = frozenset(line for text in (INSTRUCTIONS, AFFINITY_INSTRUCTIONS, CLOSING) for line in text.splitlines() if len(line) > 60)
 _ECHO_HINTS: Final = 3
@@ -273,7 +276,7 @@ def _unwrapped(text: str) -> str:
     text = _without_thoughts(text)
     if _OWN_FRAME.match(text.strip()):
         text = _OWN_FRAME.sub("", _OWN_PARTS.sub("", text))
-    text = text.strip()
+    text = text.strip().removeprefix("<![CDATA[").removesuffix("]]>").strip()
     if (inner := _INNER_FRAME.fullmatch(text)) is not None:
         text = inner[1].strip()
     return text if len(text) > _LONGEST_SHELL or _said(_TAGS_ONLY.sub("", text)) else ""
@@ -298,10 +301,12 @@ def _without_thoughts(text: str) -> str:
 
 
 def _check_marked(summary: str) -> None:
-    """Refuse a snapshot that is wholly a refusal, an error page or a call, also behind one of the headings; beside other text it is a finding."""
-    said = _said(summary) if len(summary) <= _LONGEST_SHELL else []
-    reasons = (no_summary(text.strip(), begins=True) for text in (summary, said[0] if len(said) == 1 else ""))
-    reason = next((reason for reason in reasons if reason is not None), None)
+    """Refuse a snapshot that is wholly an error page, a refusal or a call; the latter two also behind one of the headings."""
+    reason = no_summary(summary, begins=True)
+    said = _said(summary) if reason is None and len(summary) <= _LONGEST_SHELL else []
+    if len(said) == 1:
+        under_heading = no_summary(said[0].strip(), begins=True)
+        reason = under_heading if under_heading != "blank" else None  # "401 Unauthorized" is a finding there
     if reason is not None:
         raise SummaryRejected(reason)
 

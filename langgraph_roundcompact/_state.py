@@ -34,8 +34,13 @@ def read_messages(state: object, key: str) -> Sequence[Any]:
     if isinstance(state, Sequence) and not isinstance(state, str | bytes):
         return state
     found = read_key(state, key, _MISSING)
+    if isinstance(state, BaseMessage):
+        msg = f"one {type(state).__name__} is no list of messages: give [message]"
+        raise ConfigurationError(msg)
     if found is _MISSING:
-        msg = f"the state has no key {key!r} to read messages from (it has: {', '.join(_keys(state)) or 'none'}): set messages_key"
+        held = ", ".join(_keys(state))
+        remedy = "set messages_key" if held else f"set messages_key, or give a list of messages instead of a {type(state).__name__}"
+        msg = f"the state has no key {key!r} to read messages from (it has: {held or 'none'}): {remedy}"
         raise ConfigurationError(msg)
     if found is None:
         return ()

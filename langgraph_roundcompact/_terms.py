@@ -49,6 +49,8 @@ _EXTENSIONS = frozenset(
 _COMMON_PARTS = re.compile(r"[ .]")
 _LETTER = re.compile(r"[A-Za-z]")
 _LETTERS = re.compile(r"[A-Za-z]{2}")
+_DIFF_SIDE = re.compile(r"[ab]/[^/]+(?:/|\.\w{1,5}$)")
+"""A path as diffs write it, with its side in front."""
 _EDGE = ".,:;/-+@"
 _IN_RUN = re.compile(rb"[\w./:@~+\-#$%\x80-\xff]")
 _APART = bytes(byte if _IN_RUN.match(bytes([byte])) else 32 for byte in range(256))
@@ -130,6 +132,8 @@ def _judge(run: str) -> tuple[Term, ...]:
     term = run.rstrip(_EDGE)
     if len(term) < 2 or "//" in term:
         return ()
+    if _DIFF_SIDE.match(term):
+        term = term[2:]
     kind = kind_of(term)
     found = [(kind, term)] if kind else []
     # `file:12:code` and `key:value` hold terms of their own.
@@ -173,7 +177,7 @@ def _is_name(term: str) -> bool:
         return False
     return (
         "_" in term.strip("_")
-        or "." in term.strip(".")
+        or ("." in term.strip(".") and _LETTERS.search(term) is not None)
         or term.isupper()
         or _CAMEL.search(term) is not None
         or ("-" in term and _DIGIT.search(term) is not None)

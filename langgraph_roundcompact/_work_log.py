@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from langgraph_roundcompact._facts import COMMAND_LABEL, FIXED, Fact
 
 _FILE_STATES = ("deleted", "changed after last read", "changed", "changed, then read", "read")
-_HEADER = 60
-"""Characters of a label that heads lines."""
+_HEADER = 48
+"""Characters of a label that heads lines; a longer one is cut in its middle."""
+_HEADER_START, _HEADER_END = 26, 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +108,15 @@ def _headed(groups: Mapping[str, Sequence[str]]) -> Iterable[str]:
     yield from groups.get("", ())
     for label, lines in groups.items():
         if label:
-            yield f"{label if len(label) <= _HEADER or ' ' not in label else label[:_HEADER].rstrip() + '…'}:"
+            yield f"{_header(label)}:"
             yield from _indented(lines)
+
+
+def _header(label: str) -> str:
+    """A label, of a long command its beginning and its end: what is run, and on what."""
+    if len(label) <= _HEADER or " " not in label:
+        return label
+    return f"{label[:_HEADER_START].rstrip()} … {label[-_HEADER_END:].lstrip()}"
 
 
 def _indented(lines: Iterable[str]) -> Iterable[str]:

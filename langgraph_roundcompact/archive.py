@@ -352,7 +352,7 @@ def _put(space: tuple[str, ...], item: Item, ttl: Mapping[str, Any]) -> Flow[Non
 
 def _manifest(space: tuple[str, ...], key: str) -> Flow[Manifest | None]:
     item = yield Ask("get", (space, key))
-    return read_manifest(key, item.value, space[-1]) if item is not None and _is_of(item, space) else None
+    return read_manifest(key, getattr(item, "value", None), space[-1])
 
 
 def _text(space: tuple[str, ...], manifest: Manifest) -> Flow[str | None]:
@@ -388,8 +388,8 @@ def _manifests(space: tuple[str, ...]) -> Flow[dict[str, Manifest]]:
 
 
 def _is_of(item: Any, space: tuple[str, ...]) -> bool:
-    """Whether an answer is an item of exactly this namespace: a store may look at keys alone, or answer with something else."""
-    return tuple(getattr(item, "namespace", ())) == space and isinstance(item.value, Mapping)
+    """Whether an answer is an item of this namespace and none below; a store may put a tenant's name in front."""
+    return tuple(item.namespace)[-len(space) :] == space and isinstance(item.value, Mapping)
 
 
 _OWN_FIELDS = ("kind", "entry", "digest")

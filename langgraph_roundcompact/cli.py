@@ -67,7 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 @contextmanager
 def _notes() -> Iterator[list[str]]:
-    """Warnings of the package, each once, to be told at the end instead of in the middle of a table."""
+    """Warnings of the package, each once, to be printed at the end instead of in the middle of a table."""
     notes: list[str] = []
 
     class Keep(logging.Handler):

@@ -1,4 +1,4 @@
-"""`RoundCompactor`: what users hold. Built once, shared by any number of threads; it keeps nothing of a run."""
+"""`RoundCompactor`: the object that applications build and use. Built once, shared by any number of threads; it keeps nothing of a run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from langchain_core.runnables import Runnable
 from langgraph.errors import GraphBubbleUp
 from langgraph.types import Overwrite
 
-from langgraph_roundcompact._arguments import check_arguments, refuse
+from langgraph_roundcompact._arguments import check_arguments, check_around, refuse
 from langgraph_roundcompact._compact_request import requested_focus
 from langgraph_roundcompact._content import as_messages
 from langgraph_roundcompact._drivers import arun, run
@@ -32,7 +32,7 @@ from langgraph_roundcompact._splice import Channel, update_for
 from langgraph_roundcompact._state import read_messages
 from langgraph_roundcompact._summariser import agent_call, compacts_by_itself, model_key, resolve_model, summariser_window
 from langgraph_roundcompact._window import capacity, limits
-from langgraph_roundcompact.config import RoundCompactConfig
+from langgraph_roundcompact.config import RoundCompactConfig, without_effect
 from langgraph_roundcompact.dump import dump_writer
 from langgraph_roundcompact.errors import RedactionRefused
 from langgraph_roundcompact.events import CompactionEvent, CompactionPlan, CompactionResult, CompactionReview
@@ -131,7 +131,7 @@ class RoundCompactor:
         on_event: Callable[[CompactionEvent], None] | None = None,
     ) -> None:
         config = config if config is not None else RoundCompactConfig()
-        check_arguments(config, token_counter, tiers, reinjectors, archive, is_real_user, is_pending, redact, on_event)
+        check_arguments(config, token_counter, tiers, reinjectors, archive, session_memory, is_real_user, is_pending, redact, on_event)
         self._given_model = model
         self._arguments: dict[str, Any] = {
             "config": config, "token_counter": token_counter, "tiers": tiers, "reinjectors": dict(reinjectors), "archive": archive,
@@ -146,6 +146,8 @@ class RoundCompactor:
             on_event=on_event,
         )
         self._parts = _parts(self._ports.meter, self._model, self._arguments)
+        for line in without_effect(config):
+            log.warning("%s", line)
         if self._model is None:
             log.info("no summariser was given: checkpoints are made by rules, without a model")
 
@@ -280,6 +282,7 @@ class RoundCompactor:
         )
 
     def _job(self, input: Any, door: Door, *, agent_model: Any = None, thread_id: str | None = None, **more: Any) -> Job:
+        check_around(more.get("system_message"), more.get("tools"))
         raw = read_messages(input, door.messages_key)
         given, readable = _readable(raw)
         messages = self._without_leftovers(given) if readable else given
@@ -297,7 +300,7 @@ class RoundCompactor:
             limits=limits(self.config, room.tokens),
             summariser_window=summariser_window(self.config, self._model, room.tokens),
             state=None if input is raw else input,
-            thread_id=thread_id if thread_id is not None else current_thread_id(),
+            thread_id=str(thread_id) if thread_id is not None else current_thread_id(),
             by_id=door.channel == "add_messages" and door.writes_state,
             writes_state=door.writes_state,
             last_resort=door.last_resort,
@@ -377,13 +380,13 @@ def _guarded(redact: Callable[[str], str]) -> Callable[[str], str]:
     return guarded
 
 
-_default_window_told = False
+_default_window_warned = False
 
 
 def _warn_default_window(tokens: int) -> None:
-    global _default_window_told  # noqa: PLW0603 - one warning a process is the contract
-    if not _default_window_told:
-        _default_window_told = True
+    global _default_window_warned  # noqa: PLW0603 - one warning a process is the contract
+    if not _default_window_warned:
+        _default_window_warned = True
         log.warning(
             "the model does not say how large its window is: %s tokens are assumed; set RoundCompactConfig(context_window_tokens=...)", f"{tokens:,}"
         )

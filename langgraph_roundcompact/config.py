@@ -20,7 +20,7 @@ ReinjectName = Literal["plan_mode", "plan", "task_status", "todo", "skills", "re
 REINJECT_NAMES: tuple[str, ...] = get_args(ReinjectName)
 
 _OWN_NAME = re.compile(r"[A-Za-z0-9_.-]+(:[A-Za-z0-9_.-]+)+")
-"""A builder of the user's own: the colon tells it from a misspelt name."""
+"""Name of a user's own builder: the colon distinguishes it from a misspelt built-in name."""
 
 _MOVED = {
     "enable_recall": "compression_recall=CompressionRecallConfig(enabled=...)",
@@ -35,7 +35,7 @@ NonNegativeInt = Annotated[StrictInt, Field(ge=0)]
 
 
 class _Value(BaseModel):
-    """A frozen record whose faults are told as `ConfigurationError`."""
+    """A frozen record; whatever is wrong with a value is raised as `ConfigurationError`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, allow_inf_nan=False, use_attribute_docstrings=True)
 
@@ -47,7 +47,7 @@ class _Value(BaseModel):
 
     @classmethod
     def model_validate(cls, obj: Any, **options: Any) -> Self:
-        """A value from a mapping, told of faults in the same way."""
+        """A value from a mapping; errors are raised in the same way."""
         return cls(**obj) if isinstance(obj, dict) and not options else super().model_validate(obj, **options)
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:  # noqa: ARG002 - frozen values need no deep copy
@@ -206,36 +206,36 @@ class RoundCompactConfig(_Value):
         if self.model_client is not None and self.model is None:
             msg = "model_client says where a named model is reached: give model='...' too"
             raise ValueError(msg)
-        contradiction = _contradiction(self)
-        if contradiction:
-            raise ValueError(contradiction)
         return self
 
 
 _BUDGET_PARTS = ("summary_max_tokens", "reinject_max_tokens", "ledger_max_tokens")
 
 
-def _contradiction(config: RoundCompactConfig) -> str:
-    """What two fields say that cannot both hold, as far as it is known without a model; empty when there is nothing."""
-    window, absolute = config.context_window_tokens, config.trigger_token_threshold
-    if window and absolute and absolute >= window:
-        return f"trigger_token_threshold={absolute} must be below context_window_tokens={window}: a request is refused before that trigger is met"
+def without_effect(config: RoundCompactConfig) -> list[str]:
+    """Fields that others leave without effect, each as one line with its value and what to give; for a warning.
+
+    No errors: a limit that is never met is also how people write "no limit", and a trigger above the window how they write "never".
+    """
+    window, absolute, budget = config.context_window_tokens, config.trigger_token_threshold, config.round_budget_tokens
     trigger = absolute or (max(int(window * config.trigger_context_ratio), 1) if window else None)
+    told = []
+    if window and absolute and absolute >= window:
+        told.append(
+            f"trigger_token_threshold={absolute} is not below context_window_tokens={window}: a request is refused before it is met; give less"
+        )
     ratio = config.target_context_ratio
-    if window and trigger and ratio is not None and absolute and int(window * ratio) >= trigger:
-        return (
-            f"target_context_ratio={ratio} of context_window_tokens={window} must be below trigger_token_threshold={trigger}: "
-            f"give less than {trigger / window:.2f}"
+    if window and absolute and ratio is not None and int(window * ratio) >= absolute:
+        told.append(
+            f"target_context_ratio={ratio} of {window} tokens is not below trigger_token_threshold={absolute}: give less than {absolute / window:.2f}"
         )
     for name in ("round_budget_tokens", *_BUDGET_PARTS):
-        tokens, budget = getattr(config, name), config.round_budget_tokens
-        if tokens is None:
-            continue
-        if budget is not None and tokens > budget:
-            return f"{name}={tokens} is part of round_budget_tokens={budget}: give at most that, or raise the budget"
-        if trigger is not None and tokens > trigger:
-            return f"{name}={tokens} alone would bring the window over its trigger of {trigger} tokens: give less than that"
-    return ""
+        tokens = getattr(config, name)
+        if tokens is not None and budget is not None and tokens > budget:
+            told.append(f"{name}={tokens} is part of round_budget_tokens={budget}: give at most that, or raise the budget")
+        elif tokens is not None and trigger is not None and tokens > trigger:
+            told.append(f"{name}={tokens} would fill the window over its trigger of {trigger} tokens by itself: give less")
+    return told
 
 
 def _explain(cls: type[BaseModel], exc: ValidationError, data: dict[str, Any]) -> str:

@@ -67,7 +67,7 @@ class MemoryRecorder:
 
 
 def dump_writer(template: str | None) -> Recorder:
-    """A function that writes one record. It never raises; the first failure is told in the log.
+    """A function that writes one record. It never raises; the first failure is logged.
 
     Args:
         template: Folder; `{thread_id}` and `{checkpoint_ns}` are filled in with safe names. `None`: `./compression_dumps`.

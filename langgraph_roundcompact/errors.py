@@ -130,7 +130,7 @@ def is_final(exc: BaseException) -> bool:
 
 
 def overflow_gap(exc: BaseException) -> OverflowGap | None:
-    """The limit, and the size of the refused request, where the error tells them.
+    """The limit, and the size of the refused request, where the error states them.
 
     Args:
         exc: An exception that `classify` calls a context overflow; others give `None` unless their text happens to state a limit.

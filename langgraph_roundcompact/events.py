@@ -29,7 +29,6 @@ PlainReason = Literal[
     "below_threshold",
     "reached_threshold",
     "forced",
-    "no_messages",
     "no_compressible_span",
     "pending_only",
     "prefix_over_trigger",
@@ -113,7 +112,7 @@ class CompactionEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionReview:
-    """A checkpoint that waits for somebody's consent. `as_dict` of it is what `interrupt()` shows."""
+    """A checkpoint that waits for a reviewer's decision. `as_dict` of it is what `interrupt()` shows."""
 
     summary: str
     """The narrative, redacted: the part that may be edited."""

@@ -14,7 +14,7 @@ from langchain_core.messages import AIMessage, BaseMessage, RemoveMessage
 from langgraph.errors import GraphBubbleUp
 from langgraph.types import Command
 
-from langgraph_roundcompact._arguments import check_approve
+from langgraph_roundcompact._arguments import check_approve, check_names, check_yes_or_no
 from langgraph_roundcompact._content import REASONING_TYPES, block_type
 from langgraph_roundcompact._spans import IsRealUser, find_round, find_stale_before, is_real_user
 from langgraph_roundcompact._window import bound_kwargs, unwrap
@@ -57,6 +57,9 @@ class RoundCompactMiddleware(AgentMiddleware[Any, Any, Any]):
     ) -> None:
         super().__init__()
         check_approve(approve)
+        check_yes_or_no(persist=persist)
+        if name is not None:
+            check_names(name=name)
         self._compactor = checked_compactor(compactor)
         self._persist = persist
         self._approve = approve
@@ -65,7 +68,7 @@ class RoundCompactMiddleware(AgentMiddleware[Any, Any, Any]):
 
     @property
     def name(self) -> str:
-        """The name that tells this middleware from others of the agent."""
+        """The name of this middleware; no other of the agent may have it."""
         return self._name
 
     def wrap_model_call(self, request: ModelRequest[Any], handler: ModelCall) -> ModelResponse[Any] | AIMessage | ExtendedModelResponse[Any]:

@@ -17,7 +17,7 @@ from langgraph.pregel import Pregel
 from langgraph.types import Command, Overwrite, Send
 from pydantic import BaseModel
 
-from langgraph_roundcompact._arguments import check_approve, check_channel
+from langgraph_roundcompact._arguments import check_approve, check_around, check_channel, check_names
 from langgraph_roundcompact._channels import channel_kind, kind_of, live_channel
 from langgraph_roundcompact._splice import REMOVE_ALL_MESSAGES, Channel
 from langgraph_roundcompact._state import read_key, read_messages, with_messages
@@ -58,6 +58,8 @@ class RoundCompactNode(RunnableLambda[Any, dict[str, Any]]):
     ) -> None:
         check_approve(approve)
         check_channel(channel)
+        check_around(system_message, tools)
+        check_names(messages_key=messages_key, **({} if output_messages_key is None else {"output_messages_key": output_messages_key}))
         self._compactor = checked_compactor(compactor)
         self._output_key = output_messages_key if output_messages_key != messages_key else None
         self._door = Door(messages_key=messages_key, channel=channel, writes_state=self._output_key is None, review=approve)
@@ -83,7 +85,7 @@ class RoundCompactNode(RunnableLambda[Any, dict[str, Any]]):
 
 
 def _cache_mark(compactor: RoundCompactor, *keys: str | None) -> str:
-    """For the name by which LangGraph's node cache tells a node: another compactor's updates are not this one's."""
+    """Part of the name under which LangGraph caches a node's updates, so that another compactor's are not taken for this one's."""
     return hashlib.sha256(repr((compactor, keys)).encode("utf-8", "replace")).hexdigest()[:12]
 
 
@@ -174,6 +176,7 @@ def add_round_compaction(
         raise ConfigurationError(msg)
     compactor = checked_compactor(compactor)
     check_approve(approve)
+    check_around(system_message, tools)
     spec = builder.nodes.get(before)
     if spec is None:
         msg = f"before={before!r} is not a node of this graph (it has: {', '.join(builder.nodes) or 'none'}): add the node first"
@@ -215,7 +218,7 @@ def _call(inner: Runnable[Any, Any], compact: Any, _: Any, door: Door, keys: Map
         except Exception as exc:
             if not _may_run_again(inner, exc):
                 raise
-            last, result = result, compact(state, door=_last_resort(door), force=True)
+            last, result = result, compact(state, door=dataclasses.replace(door, last_resort=True), force=True)
             if result.messages == last.messages:  # the same request would fail the same way
                 raise
             output = inner.invoke(_seen(state, result, door), config)
@@ -234,17 +237,13 @@ def _acall(inner: Runnable[Any, Any], _: Any, acompact: Any, door: Door, keys: M
         except Exception as exc:
             if not _may_run_again(inner, exc):
                 raise
-            last, result = result, await acompact(state, door=_last_resort(door), force=True)
+            last, result = result, await acompact(state, door=dataclasses.replace(door, last_resort=True), force=True)
             if result.messages == last.messages:  # the same request would fail the same way
                 raise
             output = await inner.ainvoke(_seen(state, result, door), config)
         return _beside(result, output, state, door, keys, config)
 
     return acall_compacted
-
-
-def _last_resort(door: Door) -> Door:
-    return dataclasses.replace(door, last_resort=True)
 
 
 def _beside(result: CompactionResult, output: Any, state: Any, door: Door, keys: Mapping[str, Any], config: RunnableConfig) -> Any:

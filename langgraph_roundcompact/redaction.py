@@ -1,4 +1,4 @@
-"""More redaction for those who ask for it: the tokens that `detect-secrets` knows, on top of the default.
+"""Optional redaction on top of the default: the tokens that `detect-secrets` knows.
 
     from langgraph_roundcompact.redaction import redact_with_detect_secrets
 

@@ -124,7 +124,7 @@ def compacting_reducer(config: RoundCompactConfig = _DEFAULT, base: Reducer = ad
     if not isinstance(config, RoundCompactConfig) or not callable(base):
         msg = f"compacting_reducer({config!r:.60}, {base!r:.60}) cannot work: give a RoundCompactConfig and a reducer such as add_messages"
         raise ConfigurationError(msg)
-    key = (config, _told_apart(base))
+    key = (config, _base_key(base))
     with _made_lock:
         if key not in _made:
             _made[key] = _make_reducer(config, base)
@@ -136,11 +136,11 @@ _made: dict[tuple[RoundCompactConfig, Hashable], Reducer] = {}
 _made_lock = threading.Lock()
 
 
-def _told_apart(base: Reducer) -> Hashable:
-    """What tells one base from another: `add_messages(format=...)` is a new partial at each call, and all of them are the same reducer."""
+def _base_key(base: Reducer) -> Hashable:
+    """A key for a base reducer: `add_messages(format=...)` is a new partial at each call, and all of them are the same reducer."""
     if not isinstance(base, functools.partial):
         return base
-    key = (functools.partial, _told_apart(base.func), base.args, tuple(sorted(base.keywords.items())))
+    key = (functools.partial, _base_key(base.func), base.args, tuple(sorted(base.keywords.items())))
     try:
         hash(key)
     except TypeError:  # arguments that cannot be compared: each such partial is its own

@@ -75,14 +75,14 @@ class Telemetry:
         self._providers = (tracer_provider, meter_provider)
         self._instruments: _Instruments | None = None
         self._missing = False
-        self._told = False
+        self._failure_logged = False
 
     def watching(self, thread_id: str | None, limits: Limits) -> AbstractContextManager[None]:
         """Around one check: what happens inside belongs to it, and a span it leaves open (a cancelled run) is ended."""
         return _Run(self, thread_id, limits)
 
     def interrupted(self, run: _Run) -> None:
-        """End the span of a run that told no end."""
+        """End the span of a run that was interrupted before its last event."""
         self._safely(lambda: self._end(run, {"roundcompact.outcome": "interrupted"}))
 
     def observe(self, event: CompactionEvent) -> None:
@@ -100,8 +100,8 @@ class Telemetry:
         except ImportError:
             self._missing = True
         except Exception as exc:  # noqa: BLE001 - an exporter must never reach the run
-            if not self._told:
-                self._told = True
+            if not self._failure_logged:
+                self._failure_logged = True
                 log.warning("telemetry failed (%s); the run goes on, and this is said once", type(exc).__name__)
 
     def _ready(self) -> _Instruments:

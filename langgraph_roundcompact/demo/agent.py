@@ -118,7 +118,7 @@ class Demo:
     def _watch(self, model: ScriptedChatModel, updates: Iterator[dict[str, Any]]) -> Iterator[Step]:
         """The stream of updates, as steps."""
         todos: Todos = []
-        seen: dict[str | None, int] = {}
+        seen: dict[str, int] = {}
         for update in updates:
             for change in _changes(update.get("tools")):
                 todos = change.get("todos", todos)

@@ -49,7 +49,7 @@ def _pairs(steps: list[Step]) -> Check:
 def _todos(steps: list[Step]) -> Check:
     after = [step for step in steps if step.compacted and step.todos]
     held = sum(_same_work(visible_todos(step.request), step.todos) for step in after)
-    return Check(held == len(after), f"the list of work is visible after {held} of {len(after)} compactions")
+    return Check(held == len(after), f"the list of work is visible after {held} of {len(after)} checkpoints")
 
 
 def _same_work(seen: list[dict[str, str]] | None, todos: list[dict[str, str]]) -> bool:
@@ -64,7 +64,7 @@ def _window(demo: Demo) -> Check:
 
 def _compactions(steps: list[Step]) -> Check:
     count = sum(step.compacted for step in steps)
-    return Check(count >= LEAST_COMPACTIONS, f"compactions in one round: {count} (at least {LEAST_COMPACTIONS})")
+    return Check(count >= LEAST_COMPACTIONS, f"checkpoints made in one round: {count} (at least {LEAST_COMPACTIONS})")
 
 
 def _state(demo: Demo) -> Check:

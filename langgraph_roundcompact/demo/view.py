@@ -156,7 +156,7 @@ def _table(demo: Demo, height: int, layout: _Layout) -> Group:
     last = demo.steps[-max(height - _ROWS_BESIDES, 5) :]
     done = sum(todo["status"] == "completed" for todo in demo.steps[-1].todos)
     compactions = sum(step.compacted for step in demo.steps)
-    status = Text(f"      {done} of {demo.task.modules} modules {layout.glyphs.dot} {compactions} compactions", "bold")
+    status = Text(f"      {done} of {demo.task.modules} modules {layout.glyphs.dot} {compactions} checkpoints", "bold")
     return Group(_header(layout), *(_row(step, demo, layout) for step in last), status)
 
 

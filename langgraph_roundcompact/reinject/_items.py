@@ -17,6 +17,7 @@ _PHASES: dict[str, Phase] = {
     **dict.fromkeys(("completed", "complete", "done", "finished", "closed", "resolved", "success", "succeeded"), "done"),
     **dict.fromkeys(("cancelled", "canceled", "dropped", "skipped", "deleted", "obsolete"), "dropped"),
 }
+_KNOWN = _PHASES.keys() | {"pending", "open", "todo", "not_started", "planned", "blocked", "queued"}
 _TITLE_KEYS = ("content", "title", "task", "step", "description", "text", "name", "subject", "goal")
 _LIST_KEYS = ("todos", "items", "steps", "tasks", "plan", "list")
 _BOX = re.compile(r"\s{0,20}(?:(?:[-*+]|\d{1,4}[.)])\s{1,4})?(?:\[([ xX~>\-/])\]\s{0,4})?")
@@ -34,7 +35,11 @@ class Item:
     @property
     def phase(self) -> Phase:
         """What the status means; unknown statuses are open work, which is the safe reading."""
-        return _PHASES.get(self.status.lower().replace("-", "_").replace(" ", "_"), "open")
+        return _PHASES.get(_phase_key(self.status), "open")
+
+
+def _phase_key(status: str) -> str:
+    return status[:40].lower().replace("-", "_").replace(" ", "_")
 
 
 def items_of(value: Any) -> list[Item]:
@@ -81,14 +86,35 @@ def _of_mapping(value: Mapping[Any, Any]) -> Iterator[Any]:
     if any(isinstance(value.get(key), str) for key in _TITLE_KEYS):
         yield value
         return
-    yield from value.values()
+    for key, inner in value.items():
+        # A step or task by its name: the name is what it is, and what stands under it says how far it is.
+        named = isinstance(key, str) and not key.isdigit() and (_is_status(inner) if isinstance(inner, str) else not _title(inner))
+        yield (key, inner) if named else inner
 
 
 def _item(raw: Any) -> Item | None:
     if isinstance(raw, str):
         return _of_line(raw)
-    title = next((line for key in _TITLE_KEYS if (line := one_line(read_key(raw, key)))), "")
+    if isinstance(raw, tuple | list):
+        return _of_pair(raw)
+    title = _title(raw)
     return Item(title, _status(raw)) if title else None
+
+
+def _title(raw: Any) -> str:
+    return next((line for key in _TITLE_KEYS if (line := one_line(read_key(raw, key)))), "")
+
+
+def _of_pair(pair: Sequence[Any]) -> Item | None:
+    """A title with a status, or with a record that has one; whatever else stands beside a title says nothing of it."""
+    title = one_line(pair[0]) if pair and isinstance(pair[0], str) else ""
+    beside = pair[1] if len(pair) > 1 else None
+    status = one_line(beside, 40) if _is_status(beside) else "pending" if isinstance(beside, str) else _status(beside)
+    return Item(title, status) if title else None
+
+
+def _is_status(value: object) -> bool:
+    return isinstance(value, str) and _phase_key(value) in _KNOWN
 
 
 def _of_line(line: str) -> Item | None:

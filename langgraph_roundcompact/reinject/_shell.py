@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 _LONGEST = 4_000
 """Characters of a command that are parsed into words; of the rest only names of files are looked for."""
-_READERS = frozenset(("cat", "head", "tail", "nl", "less", "more", "bat"))
+_READERS = frozenset(("cat", "head", "tail", "nl", "less", "more", "bat", "Get-Content"))
 _LOOKERS = _READERS | {
     *("cd", "ls", "ll", "dir", "pwd", "echo", "printf", "grep", "egrep", "fgrep", "rg", "ag", "wc", "stat", "file", "du", "tree", "diff", "cmp"),
     *("sort", "uniq", "cut", "tr", "awk", "jq", "column", "md5sum", "sha256sum", "which", "whoami", "date", "sleep", "true", "test", "find", "sed"),

@@ -65,9 +65,11 @@ def _mode_of(value: Any) -> str:
     """The mode's name: the value itself, an enum member's value, or a field of a record."""
     if isinstance(value, str):
         return one_line(value, 80)
-    for flag in ("active", "enabled", "is_active"):
-        if read_key(value, flag) is True:
-            return _field(value, "mode", "name") or "plan"
+    flags = [read_key(value, flag) for flag in ("active", "enabled", "is_active")]
+    if True in flags:
+        return _field(value, "mode", "name") or "plan"
+    if False in flags:
+        return ""  # switched off, whatever mode it would be
     return _field(value, "mode", "current_mode", "value")
 
 

@@ -7,6 +7,7 @@ the agent is told that it was loaded and must be loaded again.
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -17,6 +18,9 @@ from langgraph_roundcompact.reinject._context import ReinjectContext, clean, loo
 from langgraph_roundcompact.reinject._files import file_text, find_file, looks_binary, path_key
 from langgraph_roundcompact.reinject._items import raw_items
 from langgraph_roundcompact.reinject._reads import FileRead, FileTools, file_events, may_read, shown_text
+
+_NOTICE = re.compile(r"\s{0,9}(?:launching|loading|loaded|activating|activated|using)\b[^\n]{0,120}\s{0,9}", re.IGNORECASE)
+"""A result that says that a skill was loaded, where its text comes in another message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +99,8 @@ class SkillsBuilder:
     def _body(self, ctx: ReinjectContext, skill: _Loaded) -> str | None:
         in_state, value = find_file(lookup(ctx, self.files_keys), skill.path) if skill.path else (False, None)
         text = file_text(value) if in_state else skill.text
+        if not in_state and text is not None and _NOTICE.fullmatch(text):
+            return None
         if text is None or not text.strip() or looks_binary(text) or len(text) > max(ctx.budget_tokens, 0) * 32:
             return None
         return text.strip("\n")

@@ -1,4 +1,4 @@
-"""Reading what was dumped. Files come from anywhere: nothing in them is executed, and a broken one is told, not fatal."""
+"""Reading what was dumped. Files come from anywhere: nothing in them is executed, and a broken one is shown in the report, not fatal."""
 
 from __future__ import annotations
 

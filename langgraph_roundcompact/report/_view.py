@@ -353,7 +353,8 @@ def _tiles(sections: Sequence[Section], cost: Cost, prices: Prices) -> list[tupl
     with_, without = cost.with_.total(prices), cost.without.total(prices)
     if cost.complete and without:
         change = f"{(with_ - without) / without:+.0%}".replace("-", "−")
-        tiles.append(("Input cost", change, f"{money(with_)} instead of {money(without)}", "good" if with_ < without else "warn"))
+        tone = "good" if with_ < without else "warn" if with_ > without else ""
+        tiles.append(("Input cost", change if tone else "the same", f"{money(with_)} instead of {money(without)}", tone))
     else:
         tiles.append(("Summaries cost", money(cost.with_.summaries(prices)), "the calls themselves are not recorded here", ""))
     return tiles

@@ -20,7 +20,6 @@ REASONS = {
     "below_threshold": "the window had room",
     "reached_threshold": "the window reached its trigger",
     "forced": "it was asked for",
-    "no_messages": "there were no messages",
     "no_compressible_span": "no finished work stands after the request",
     "pending_only": "all work is still waiting for results",
     "prefix_over_trigger": "what may not be compacted is over the trigger by itself",

@@ -146,7 +146,13 @@ def common_prefix(a: bytes, b: bytes) -> int:
 @contextmanager
 def model_server(*replies: Any) -> Iterator[ModelServer]:
     """A server that lives as long as the block."""
-    model = ModelServer(replies)
+    with served(ModelServer(replies)) as model:
+        yield model
+
+
+@contextmanager
+def served(model: ModelServer) -> Iterator[ModelServer]:
+    """The same for a model of one's own."""
     server = _Server(("127.0.0.1", 0), type("Handler", (_Handler,), {"model": model}))
     model.base_url = f"http://127.0.0.1:{server.server_address[1]}/v1"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)

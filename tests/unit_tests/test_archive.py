@@ -185,6 +185,25 @@ class Careless(InMemoryStore):
         return self.batch(ops)
 
 
+class Tenant(InMemoryStore):
+    """Keeps everything of a tenant below its name."""
+
+    def batch(self, ops: Iterable[Op]) -> list[Any]:
+        def below(op: Any) -> Any:
+            return op._replace(**{name: ("tenant", *getattr(op, name)) for name in ("namespace", "namespace_prefix") if hasattr(op, name)})
+
+        return super().batch(map(below, ops))
+
+
+def test_a_store_that_puts_a_name_in_front_of_every_namespace_serves() -> None:
+    archive = StoreArchive(Tenant())
+    archive.put("rc-1", archived(work(1)), thread_id="t")
+    assert archive.keys(thread_id="t") == ["rc-1"]
+    assert archive.get("rc-1", thread_id="t") == archived(work(1))
+    archive.delete(thread_id="t")
+    assert archive.keys(thread_id="t") == []
+
+
 class SamePage(InMemoryStore):
     """Does not know offsets: each page of a search is full, and the same."""
 

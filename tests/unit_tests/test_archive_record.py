@@ -64,7 +64,9 @@ def circle() -> dict[str, Any]:
     return inside
 
 
-@pytest.mark.parametrize("odd", [Unwilling(), Nameless(), {Nameless(): 1}, circle(), 10**5000, {10**5000: 1}, [float("nan")], (n for n in "ab")])
+@pytest.mark.parametrize(
+    "odd", [Unwilling(), Nameless(), {Nameless(): 1}, circle(), 10**5000, {10**5000: 1}, [float("nan")], (n for n in "ab")], ids=type
+)
 def test_a_value_that_is_no_data_costs_itself_and_not_the_entry(odd: Any) -> None:
     message = ToolMessage("text", tool_call_id="c", id="t", artifact=odd)
     kept = record_of(message, str)

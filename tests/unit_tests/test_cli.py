@@ -62,6 +62,12 @@ def test_the_demo_proves_what_it_claims(demo_run):
     assert facts["input_tokens_with"] < facts["input_tokens_without"] / 2
 
 
+def test_the_demo_never_forgets_what_would_have_been_sent_without_compaction(demo_run):
+    """A folded message counts as it was first sent."""
+    without = [step["tokens_without"] for step in demo_run[1]["steps"]]
+    assert without == sorted(without)
+
+
 def test_the_demo_uses_all_its_tools_and_meets_an_error(demo_run):
     calls = [call for step in demo_run[1]["steps"] for call in step["calls"]]
     assert {call["name"] for call in calls} == {"list_files", "read_file", "search", "run_check", "write_todos"}
@@ -70,7 +76,7 @@ def test_the_demo_uses_all_its_tools_and_meets_an_error(demo_run):
 
 def demo_at(folder: Path, **config) -> Demo:
     demo = Demo(window=8000, folder=folder, root=langgraph_sources())
-    demo.compactor = RoundCompactor(config=RoundCompactConfig(context_window_tokens=8000, **config), on_event=demo.events.append)
+    demo.compactor = RoundCompactor(config=RoundCompactConfig(**{"context_window_tokens": 8000, **config}), on_event=demo.events.append)
     return demo
 
 
@@ -79,12 +85,12 @@ def test_the_demo_fails_when_the_list_of_work_is_lost(tmp_path):
     list(demo.run())
     claims = {claim.text: claim.passed for claim in check(demo)}
     assert demo.steps[-1].answer.text == LOST
-    assert claims["the list of work is visible after 0 of 1 compactions"] is False
+    assert claims["the list of work is visible after 0 of 1 checkpoints"] is False
     assert [passed for text, passed in claims.items() if "report is wrong" in text] == [False]
 
 
 def test_the_demo_fails_without_compaction(tmp_path):
-    demo = demo_at(tmp_path, trigger_token_threshold=10**6)
+    demo = demo_at(tmp_path, context_window_tokens=10**6)
     list(demo.run())
     claims = [claim.passed for claim in check(demo)]
     assert claims == [True, True, True, False, False, True, True]
@@ -98,7 +104,7 @@ def test_the_end_of_the_demo_is_readable_as_plain_text(tmp_path):
     text = out.getvalue()
     assert "\x1b" not in text
     assert "The window over time, in tokens" in text
-    assert "✗ compactions in one round: 1 (at least 4)" in text
+    assert "✗ checkpoints made in one round: 1 (at least 4)" in text
 
 
 @pytest.mark.parametrize("window", ["5", "1000000", "lots", "-8000"])

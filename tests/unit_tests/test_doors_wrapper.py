@@ -14,7 +14,6 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, RemoveM
 from langchain_core.runnables import RunnableConfig, RunnableLambda
 from langgraph.cache.memory import InMemoryCache
 from langgraph.channels.delta import DeltaChannel
-from langgraph.channels.ephemeral_value import EphemeralValue
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
@@ -617,7 +616,6 @@ lookalike.__name__ = "add_messages"
         (compacting_reducer(base=lookalike), "reducer 'add_messages' of 'messages'"),
         (compacting_reducer(base=functools.partial(my_reducer)), "reducer 'my_reducer' of 'messages'"),
         (DeltaChannel(lambda state, writes: [*state, *writes]), "reducer '<lambda>' of 'messages'"),
-        (EphemeralValue(list), "EphemeralValue of 'messages'"),
     ],
 )
 def test_an_unknown_channel_is_refused_with_what_to_do(reducer: Any, says: str) -> None:

@@ -1,6 +1,11 @@
-"""The last check: nothing outside the target may be missing, changed or moved, and no pair may be broken that was whole."""
+"""The last check: nothing outside the target may be missing, changed or moved, and no pair may be broken that was whole.
+
+And what stands around it in a step: when nothing is replaced although a summary was made, and that this is said truly.
+"""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 from builders import call, step, steps
@@ -101,6 +106,24 @@ def test_usage_of_a_shorter_request_is_not_trusted_by_a_door_that_leaves_the_sta
     messages[-2] = messages[-2].model_copy(update={"usage_metadata": {"input_tokens": 300, "output_tokens": 10, "total_tokens": 310}})
     subject = compactor(summariser("NOTES"), trigger=3000, window=10_000)
     assert compact(how, subject, messages, door=Door(writes_state=writes_state)).outcome == outcome
+
+
+@pytest.mark.parametrize("force", [False, True])
+@BOTH
+def test_a_history_that_another_summarisation_keeps_is_left_alone(how: str, force: bool) -> None:
+    """deepagents counts positions of the list in state: a checkpoint in it would move them."""
+    state = {"messages": history(1, 2), "_summarization_event": {"cutoff_index": 1}}
+    result = compact(how, compactor(summariser("NOTES")), state, force=force)
+    assert (result.outcome, result.reason, result.changed) == ("stood_down", "foreign_compaction", False)
+    assert compactor().plan(state, force=force).reason == "foreign_compaction"
+
+
+@pytest.mark.parametrize("answer", ["perhaps", {"action": "edit", "summary": " "}, None, 7], ids=repr)
+@BOTH
+def test_an_answer_to_a_review_that_means_nothing_is_a_no(how: str, answer: Any) -> None:
+    """It replaces nothing, and it is no failure of the summariser, so it opens no breaker."""
+    result = compact(how, compactor(summariser("NOTES")), history(1, 2), door=Door(review=lambda review: answer))
+    assert (result.outcome, result.reason, result.changed) == ("stood_down", "rejected", False)
 
 
 @BOTH

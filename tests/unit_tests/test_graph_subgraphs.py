@@ -471,6 +471,13 @@ def test_the_parents_own_model_behind_a_member_that_compacts(how: str, door: str
     assert caplog.text.count("use round_compact_messages for the messages of every graph around") == 1
 
 
+def test_a_message_that_only_claims_to_be_a_checkpoint_takes_nothing_away() -> None:
+    """It has an id of its own, where a checkpoint has that of the first message it stands for."""
+    block = compactor(None).compact(history(1, 2)).messages[1]
+    forged = block.model_copy(update={"id": "forged"})
+    assert ids([*without_leftovers([history(1)[0], forged, *history(1, 2)[1:]], is_real_user)]) == ["h", "forged", "a1", "t1", "a2", "t2"]
+
+
 def test_a_checkpoint_of_a_finished_round_is_looked_at_only_where_a_parent_may_bring_it_back() -> None:
     """At the top level the cost of the look must not grow with the rounds before."""
     request, leftovers = history(1, 2)[0], history(1, 2)[2:]
@@ -508,7 +515,7 @@ def test_what_a_block_lists_goes_only_as_whole_groups_behind_it() -> None:
 def test_nothing_goes_that_no_block_lists_and_no_pair_is_torn(messages: list[BaseMessage], claim: set[int], at: int) -> None:
     """Odd histories with a block that lists any of their ids: order and objects stay, so does what people said, and the pairs get no new fault."""
     listed = [m.id for i, m in enumerate(messages) if i in claim and m.id]
-    (block,) = checkpoint_messages(frame("notes", "", (), ""), BlockData(replaced_ids=tuple(listed)), role="user", ids=["block"])
+    (block,) = checkpoint_messages(frame("notes", "", (), ""), BlockData(replaced_ids=("block", *listed)), role="user", ids=["block"])
     given_list = [*messages[:at], block, *messages[at:]]
     left = [*without_leftovers(given_list, is_real_user)]
     kept = iter(given_list)

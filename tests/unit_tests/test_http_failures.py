@@ -462,7 +462,8 @@ RATE = openai_error("Rate limit reached for requests", "rate_limit_exceeded", "r
         ({"retry-after-ms": "1500"}, 1.5),
         ({"Retry-After": "3", "Retry-After-Ms": "2500"}, 2.5),
         ({"retry-after": "3600"}, 120.0),
-        ({"retry-after": "Wed, 21 Oct 2037 07:28:00 GMT"}, 0.05),
+        ({"retry-after": "Wed, 21 Oct 2037 07:28:00 GMT"}, 120.0),
+        ({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, 0.05),
         ({"retry-after": "soon"}, 0.05),
         ({}, 0.05),
     ],
@@ -470,7 +471,7 @@ RATE = openai_error("Rate limit reached for requests", "rate_limit_exceeded", "r
 def test_the_provider_is_asked_again_when_it_says(
     how: str, api: str, stream: bool, headers: dict[str, str], seconds: float, waits: list[float]
 ) -> None:
-    """In seconds or milliseconds, never longer than one attempt may take; a date or a word is passed over."""
+    """In seconds, in milliseconds or with a date, never longer than one attempt may take; a word is passed over."""
     with model_server(Fail(status=429, body=RATE, headers=headers), ANSWER) as server:
         result = compact(how, compactor(client(server, api, stream=stream)), history(1, 2))
     (waited,) = waits

@@ -23,7 +23,7 @@ import langgraph_roundcompact
 from langgraph_roundcompact import RoundCompactConfig, RoundCompactor, StoreArchive
 from langgraph_roundcompact._folded import carried_facts, is_folded
 from langgraph_roundcompact._memory_block import is_checkpoint
-from langgraph_roundcompact._trigger import Failures, Sizes, is_cooling_down, is_due, recent_growth
+from langgraph_roundcompact._trigger import Failures, Sizes, decide, is_cooling_down, is_due, is_outgrown, recent_growth
 from langgraph_roundcompact._window import Limits
 from langgraph_roundcompact.compactor import Door
 from langgraph_roundcompact.testing import pairing_faults
@@ -426,6 +426,26 @@ class TestGrowth:
         assert result.outcome == "tiers_sufficed"
         assert subject().compact(result.messages).outcome == "below_trigger"
         assert subject().compact(before[:-2]).outcome == "below_trigger"
+
+
+class TestDecision:
+    """What is due, and what is too little to make a block of."""
+
+    LIMITS = Limits(capacity=10_000, trigger=8000, target=5000)
+
+    @pytest.mark.parametrize(("new_work", "outcome"), [(1000, None), (999, "target_below_min"), (0, "nothing_to_compact")])
+    def test_new_work_of_exactly_the_minimum_is_enough(self, new_work: int, outcome: str | None) -> None:
+        sizes = Sizes(window=8000, target=new_work + 2000, new_work=new_work)
+        assert decide(RoundCompactConfig(context_window_tokens=10_000), sizes, self.LIMITS, force=False).outcome == outcome
+
+    @pytest.mark.parametrize(
+        ("failed_at", "size", "groups", "outgrown"),
+        [(9000, 10_000, 6, True), (9000, 9999, 6, False), (10_000, 11_000, 6, False), (9000, 10_000, 5, False)],
+        ids=["grown past the capacity", "not yet", "past it before", "no new group"],
+    )
+    def test_a_window_is_outgrown_once_new_work_takes_it_past_the_capacity(self, failed_at: int, size: int, groups: int, outgrown: bool) -> None:
+        sizes = Sizes(window=size, target=size, new_work=size)
+        assert is_outgrown(self.LIMITS, sizes, Failures(1, 5, failed_at), groups) is outgrown
 
 
 class TestCoolDown:

@@ -259,8 +259,19 @@ def test_redaction_runs_before_anything_is_taken() -> None:
 
 
 def test_recent_names_of_the_assistant_come_before_names_from_results() -> None:
-    facts = [Fact("name", "read_in_result", 4096), Fact("name", "used_long_ago", 0, 1), Fact("name", "used_just_now", 4096, 1)]
-    assert [fact.text for fact in rank(facts).facts] == ["used_just_now", "used_long_ago", "read_in_result"]
+    listing = [Fact("name", f"read_in_result_{letter}", 4096) for letter in "abcdefghijklmnopqrst"]
+    facts = [*listing, Fact("name", "used_long_ago", 0, 1), Fact("name", "used_just_now", 4096, 1)]
+    assert [fact.text for fact in rank(facts).facts][:3] == ["used_just_now", "used_long_ago", "read_in_result_a"]
+
+
+def test_the_only_id_of_a_result_comes_before_those_of_a_listing() -> None:
+    listing = [Fact("id", f"{number:07d}ab", 2 * 1024) for number in range(20)]
+    assert rank([*listing, Fact("id", "e81c4d0", 1024)]).facts[0].text == "e81c4d0"
+
+
+def test_a_row_with_a_number_is_not_held_to_say_little_because_it_is_short() -> None:
+    facts = [Fact("result", "exempt 0.0213", 1024, 0, 1, 4, "sql"), Fact("result", "exempt or not", 1024, 0, 1, 4, "sql")]
+    assert rank(facts).facts[0].text == "exempt 0.0213"
 
 
 def test_a_term_that_a_chosen_line_holds_is_not_paid_for_twice() -> None:

@@ -942,7 +942,7 @@ def shorten(target: Sequence[BaseMessage], context: Any) -> list[BaseMessage]:
         ({"summariser": "digest"}, False, "digested"),
         ({"summariser": "digest", "tiers": (shorten,)}, False, "tiers_sufficed"),
         ({"summariser": "digest", "tiers": (shorten,)}, True, "digested"),
-        ({"trigger": 5000}, False, "below_trigger"),
+        ({"trigger": 4900}, False, "below_trigger"),
     ],
 )
 def test_a_plan_foresees_the_outcome_where_it_is_certain(more: dict[str, Any], force: bool, outcome: str | None) -> None:

@@ -259,7 +259,7 @@ def test_a_ratio_without_a_usable_profile_falls_back_with_one_warning(
     how: str, profile: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Building never raises; the documented default applies, and is said once in a process."""
-    monkeypatch.setattr(compactor_module, "_default_window_told", False)
+    monkeypatch.setattr(compactor_module, "_default_window_warned", False)
     with caplog.at_level(logging.WARNING, logger="langgraph_roundcompact"):
         for _ in range(2):
             subject = by_ratio(with_profile(profile))

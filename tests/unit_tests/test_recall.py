@@ -22,7 +22,7 @@ from langgraph.prebuilt import ToolNode
 from langgraph.store.memory import InMemoryStore
 from procedures import BOTH, blocks, compactor, go, summariser
 
-from langgraph_roundcompact import RoundCompactMiddleware, StoreArchive, create_recall_tool
+from langgraph_roundcompact import ConfigurationError, RoundCompactMiddleware, StoreArchive, create_recall_tool
 from langgraph_roundcompact._archive_record import archive_record
 from langgraph_roundcompact._entry_text import entry_text
 from langgraph_roundcompact._estimate import estimate_tokens
@@ -296,10 +296,11 @@ def test_the_round_begins_where_the_compactor_was_told_it_does() -> None:
 def long_round(compactions: int, *, lost: Sequence[int] = ()) -> tuple[StoreArchive, list[Any], list[int]]:
     """An archive and the state after many compactions of one round, and the sizes of the checkpoint's archive data; some writes fail."""
     archive, sizes = StoreArchive(InMemoryStore()), []
+    messages: list[Any] = [HumanMessage("go", id="h")]
     for number in range(compactions):
         store = FailingStore("raise", 0) if number in lost else None
         subject = compactor(summariser(f"NOTES {number}"), archive=StoreArchive(store) if store else archive)
-        messages = [*(messages if number else [HumanMessage("go", id="h")]), *read(f"f{number}.py", f"finding_{number}\n" + "o" * 4000, number)]
+        messages = [*messages, *read(f"f{number}.py", f"finding_{number}\n" + "o" * 4000, number)]
         messages = list(subject.compact(messages, thread_id="t").messages)
         sizes.append(len(messages[1].additional_kwargs["lc_data"]["archive_ids"]))
     return archive, messages, sizes
@@ -464,3 +465,9 @@ def test_many_calls_at_once_do_not_disturb_each_other(archive: StoreArchive) -> 
         return list(await asyncio.gather(*(recall.ainvoke({"query": "HeaderError"}, THREAD) for _ in range(20))))
 
     assert len(set(asyncio.run(all_at_once()))) == 1
+
+
+@pytest.mark.parametrize("wrong", [None, InMemoryStore(), "archive"], ids=["nothing", "a store", "a name"])
+def test_what_is_no_archive_is_refused_when_the_tool_is_made(wrong: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"give an Archive; a langgraph store is wrapped: StoreArchive\(store\)"):
+        create_recall_tool(wrong)

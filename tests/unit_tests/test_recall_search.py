@@ -97,7 +97,7 @@ def test_without_the_library_it_searches_in_plain_python_and_says_so_once(monkey
         return load(name, *args, **options)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    monkeypatch.setattr(_archive_access, "_plain_told", False)
+    monkeypatch.setattr(_archive_access, "_slow_search_warned", False)
     store = StoreArchive(__import__("langgraph.store.memory").store.memory.InMemoryStore())
     for number in range(3):
         store.put(f"rc-{number}", archived([HumanMessage(f"word{number} and more", id="m")]))

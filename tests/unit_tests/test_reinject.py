@@ -156,6 +156,14 @@ def test_small_sections_come_whole_and_the_large_one_is_cut_once_and_says_so() -
     assert estimate(text) <= 400
 
 
+def test_in_a_small_budget_the_notice_of_a_cut_leaves_the_room_to_the_text() -> None:
+    state = {"plan": "Read the first part of the records, then compare the totals with the ledger of last year, then write the report and send it."}
+    text = recovered(ctx(state), most=90)
+    assert "Read the first part of the records" in text
+    assert text.count("[cut here]") == 1
+    assert estimate(text) <= 90
+
+
 def test_files_share_what_the_others_leave_but_never_less_than_a_quarter() -> None:
     state = {"plan": "p " * 20_000}
     text = recovered(ctx(state, use("read_file", "short file", path="/a.py")), most=600)
@@ -354,6 +362,11 @@ def test_plan_from_a_plan_file_in_state() -> None:
     assert PlanBuilder()(ctx({"files": files})) == "Plan file: /plans/b.md\n# B\ndo"
 
 
+@pytest.mark.parametrize("value", [{"enabled": False, "mode": "plan"}, {"active": False}, SimpleNamespace(is_active=False, mode="plan")])
+def test_a_plan_mode_that_is_switched_off_is_no_planning(value: Any) -> None:
+    assert PlanModeBuilder()(ctx({"plan_mode": value})) is None
+
+
 def test_plan_from_the_newest_update_plan_call() -> None:
     target = use("update_plan", "ok", plan=[{"step": "a", "status": "completed"}, {"step": "b", "status": "in_progress"}], explanation="why")
     assert PlanBuilder()(ctx(target=target)) == "Why: why\nSteps: 1 of 2 done\n- [completed] a\n- [in_progress] b"
@@ -365,6 +378,24 @@ def test_plan_never_reads_a_path_that_state_names() -> None:
 
 
 # ---------------------------------------------------------------- task status
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        [("look", "done"), ("write", "in progress"), ("ship",)],
+        [["look", "done"], ["write", "in progress"], ["ship", "some words"]],
+        {"look": "done", "write": "in progress", "ship": "pending"},
+        {"look": {"status": "done"}, "write": {"status": "in progress"}, "ship": {}},
+        {"look": SimpleNamespace(done=True), "write": SimpleNamespace(status="in progress"), "ship": None},
+    ],
+)
+def test_steps_as_pairs_and_by_name(plan: Any) -> None:
+    """The title stands first, or is the key."""
+    text = PlanBuilder()(ctx({"plan": plan})) or ""
+    assert [line.split("] ")[1] for line in text.splitlines()[1:]] == ["look", "write", "ship"]
+    assert text.startswith("Steps: 1 of 3 done")
+    assert "- [in progress] write" in text
 
 
 def test_of_a_huge_todo_list_the_next_items_and_the_counts_come_back() -> None:
@@ -462,6 +493,12 @@ def test_a_skill_file_in_state_is_shown_as_it_is_now() -> None:
     state = {"files": {"/skills/rn/SKILL.md": {"content": "RULE 9", "encoding": "utf-8"}}}
     text = SkillsBuilder()(ctx(state, use("read_file", SKILL, file_path="/skills/rn/SKILL.md")))
     assert text == "Skill: rn\nPath: /skills/rn/SKILL.md\nText:\nRULE 9"
+
+
+def test_a_notice_that_a_skill_was_loaded_is_not_its_text() -> None:
+    """Its text comes in another message, and is gone."""
+    text = SkillsBuilder()(ctx(target=use("Skill", "Launching skill: rn", command="rn")))
+    assert text == "Skill: rn\nIt was loaded, but its text is not here: load it again before following it."
 
 
 def test_the_newest_three_skills_come_back_and_older_ones_are_named() -> None:

@@ -52,6 +52,10 @@ def test_the_block_is_found_whatever_stands_around_it(answer: str, summary: str)
         (f"{OPEN}\nFIRST\n{CLOSE}\n\n{OPEN}\nSECOND\n{CLOSE}", "SECOND"),
         (f"{OPEN}\ndraft\n{OPEN}\nreal\n{CLOSE}", "real"),
         (f"{OPEN}A{CLOSE}\n{OPEN}\nunfinished", "A"),
+        (f"{OPEN}\nA\n{CLOSE}\n{OPEN}\n{CLOSE}", "A"),
+        (f"{OPEN}\nA\n{CLOSE}\n{OPEN}\n...\n{CLOSE}", "A"),
+        (f"{OPEN}<![CDATA[\nA\n]]>{CLOSE}", "A"),
+        (f"{OPEN}\n### 1. Active Task\nError 401 unauthorized was returned\n{CLOSE}", "### 1. Active Task\nError 401 unauthorized was returned"),
     ],
 )
 def test_the_last_complete_block_wins(answer: str, summary: str) -> None:

@@ -264,3 +264,25 @@ def test_the_language_of_the_conversation_is_asked_for_and_kept(how: str, langua
     assert "write in the language of the user's request" in said
     assert f"{ask} ✓" in str(result.messages[1].content)
     json.dumps(result.messages[1].model_dump(), ensure_ascii=False).encode()
+
+
+# --- little room -------------------------------------------------------------------------------------------------------------------------
+
+ANSWER = "Never touch table payments_2019."
+
+
+@BOTH
+def test_a_short_answer_of_the_user_outlasts_forty_compactions_with_little_room(how: str) -> None:
+    """The summaries are far too long for their budget and never speak of it, and each step brings names and numbers of its own."""
+    model = ScriptedChatModel(replies=[snapshot("All goes on as it was told before. " * 25)])
+    subject = compactor(model, trigger=600, round_budget_tokens=200)
+    asked = [
+        AIMessage("", tool_calls=[call("ask", "ask_user", question="Which tables may I change?")], id="a-ask"),
+        ToolMessage(ANSWER, tool_call_id="ask", name="ask_user", id="t-ask"),
+    ]
+    messages: list[BaseMessage] = [HumanMessage("Make the tests pass.", id="h"), *asked]
+    for number in range(40):
+        result = compact(how, subject, [*messages, *step(number)], thread_id="t", force=True)
+        assert result.outcome == "summarised"
+        assert ANSWER in str(result.messages[1].content)
+        messages = result.messages

@@ -1,4 +1,4 @@
-"""Typed previews: one huge tool result becomes the part of it that tells most, a count of what is missing, and the way back to it.
+"""Typed previews: of one huge tool result the most informative part is left, with a count of what is missing and the way back to it.
 
 A preview is a function of its arguments alone. What kind of text it is, is told from its shape, with the name and arguments of the tool as a hint;
 each kind then says which lines are worth how much, and one packer fits them into the budget. Lines are the text's own, word for word; the preview's

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from langgraph_roundcompact._shorten import Waterline
-from langgraph_roundcompact.tiers.previews._outline import HIDDEN, NEVER, Outline
+from langgraph_roundcompact.tiers.previews._outline import FILL, HIDDEN, NEVER, Outline
 
 _GAP_TOKENS = 8
 """What the mark of a gap costs, about."""
@@ -16,6 +17,8 @@ _BRIDGE = 32
 """A single line of at most so many characters is shown instead of a mark that would cost as much."""
 _MISSES = 24
 """Lines that did not fit, one after the other, before the rest is not tried: what is left then is too small for anything."""
+_LONG_LIST = 12
+"""Lines of one rank from which they are taken from both ends: of many files, headings or definitions the last tells how far it goes."""
 _TELLING = ("error", "exception", "traceback", "fatal:", "panic", "failed", "错误", "失败", "异常")
 _LONG = 1_000
 """Characters from which a line is searched for what it says of errors."""
@@ -51,8 +54,8 @@ def _choose(outline: Outline, cap: int, budget: int, estimate: Callable[[str], i
     mark = _GAP_TOKENS if outline.gaps else 0
     used, misses = mark, 0
     last = len(outline.lines) - 1
-    for position in sorted(range(last + 1), key=outline.ranks.__getitem__):
-        if outline.ranks[position] >= NEVER or misses >= _MISSES:
+    for position in _best_first(outline.ranks):
+        if misses >= _MISSES:
             break
         if position in outline.needs and outline.needs[position] not in chosen:
             continue
@@ -65,6 +68,21 @@ def _choose(outline: Outline, cap: int, budget: int, estimate: Callable[[str], i
         used += cost
         misses = 0
     return chosen, used
+
+
+def _best_first(ranks: Sequence[int]) -> Iterator[int]:
+    """Positions of lines that may be shown, by rank; of many with one rank two of the head for one of the tail."""
+    for rank, group in groupby(sorted((at for at, rank in enumerate(ranks) if rank < NEVER), key=ranks.__getitem__), key=ranks.__getitem__):
+        same = list(group)
+        if len(same) < _LONG_LIST or rank >= FILL:
+            yield from same
+            continue
+        head = (2 * len(same) + 2) // 3
+        tail = same[head:]
+        for start in range(0, head, 2):
+            yield from same[start : min(start + 2, head)]
+            if tail:
+                yield tail.pop()
 
 
 def _grown(outline: Outline, chosen: set[int], cap: int, left: int, used: int) -> int:

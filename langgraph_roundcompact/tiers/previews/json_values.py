@@ -20,6 +20,8 @@ _INLINE = 120
 """Characters up to which a value is one line."""
 _HEAD_ITEMS, _TAIL_ITEMS, _ODD_ITEMS, _MEMBERS = 40, 20, 12, 60
 """Items and members of one container that are listed."""
+_LAST_MEMBERS, _MEMBERS_IN_ROW = 2, 12
+"""Members at the end of an object that come with the first ones, and how many of the others come together."""
 _FEW = 5
 """Items up to which each is told at length; of more, each is one line if that can be."""
 _ROW, _CELL = 360, 70
@@ -82,11 +84,13 @@ class _Writer:
         if isinstance(value, list):
             self.items(value, depth, rank)
             return
+        last = max(len(value) - _LAST_MEMBERS, _MEMBERS_IN_ROW)
+        listed = min(_MEMBERS, last)
         for position, (key, member) in enumerate(value.items()):
-            if position >= _MEMBERS:
-                self.skip(len(value) - position)
-                break
-            self.value(f"{_scalar(str(key))}: ", member, depth, rank + position // 12)
+            if position == listed:
+                self.skip(last - listed)
+            if position < listed or position >= last:
+                self.value(f"{_scalar(str(key))}: ", member, depth, rank + (position // _MEMBERS_IN_ROW if position < last else 0))
 
     def items(self, value: list[Any], depth: int, rank: int) -> None:
         """Items of both ends, and those that stand out; before them what all of them have in common."""

@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass, field
 
 from langgraph_roundcompact.tiers.previews._odd import raise_odd
-from langgraph_roundcompact.tiers.previews._outline import FILL, Outline, counted
+from langgraph_roundcompact.tiers.previews._outline import FILL, Outline, counted, raise_rank
 
 _TOKEN = re.compile(r"<!--|<!\[CDATA\[|<([/!?]?)([A-Za-z][A-Za-z0-9:-]{0,40})([^<>]{0,20000})>|<[!?][^<>]{0,2000}>")
 _ATTRIBUTE = re.compile(
@@ -59,6 +59,8 @@ class _Reader:
     fresh: bool = False
     """Whether the last block was a heading."""
     headings: int = 0
+    last_heading: int | None = None
+    """Its line."""
     paragraphs: int = 0
 
     def text(self, raw: str) -> None:
@@ -105,7 +107,7 @@ class _Reader:
             return FILL + 500 + len(self.lines)
         if level:
             self.headings += 1
-            self.fresh = True
+            self.fresh, self.last_heading = True, len(self.lines) - 1
             return min(2 * level + self.headings // 2, FILL - 1)
         # Bytes, not characters: a Chinese sentence is as short as an English word.
         size = len(block.encode("utf-8", "surrogatepass"))
@@ -115,6 +117,10 @@ class _Reader:
         first, self.fresh = self.fresh, False
         rank = 6 + self.headings if first else (10 if self.main else 14) + self.paragraphs
         return min(rank + (20 if size < 60 else 0), FILL - 1)
+
+
+_MANY_HEADINGS = 12
+"""Headings from which the last one comes with the first ones."""
 
 
 def outline(text: str) -> Outline:
@@ -130,6 +136,8 @@ def outline(text: str) -> Outline:
         f"{counted(reader.headings, 'headings')}, {counted(len(links), 'links')}"
     )
     raise_odd(reader.lines, reader.ranks, 8)
+    if reader.last_heading is not None and reader.headings > _MANY_HEADINGS:
+        raise_rank(reader.ranks, reader.last_heading, 2)  # how far the page goes
     lines += reader.lines + links
     ranks += reader.ranks + [60 + 3 * min(position, 300) for position in range(len(links))]
     return Outline(kind="page", title=title, lines=lines, ranks=ranks, unit="blocks")
