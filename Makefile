@@ -33,7 +33,7 @@ $(SERVER): $(STAMP)
 demo: $(BASE)    ## a real agent far beyond its window, without any key (seconds, and once the installation)
 	$(BIN)/roundcompact demo
 
-test: $(STAMP)   ## lint, types and all unit tests (some ten minutes on two cores)
+test: $(STAMP)   ## lint, types and all unit tests (some minutes)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy

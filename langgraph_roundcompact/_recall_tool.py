@@ -31,32 +31,31 @@ ANSWER_TOKENS, RESULTS = 4000, 3
 """Tokens of an answer, and passages that a query finds, at most."""
 
 
-def create_recall_tool(archive: Archive, *, is_real_user: IsRealUser | None = None) -> BaseTool:
+def create_recall_tool(archive: Archive) -> BaseTool:
     """A tool by which the agent reads replaced originals again: by archive id, by message or call id, or by words.
 
     It looks into the archives of the current round, which it knows from the checkpoint in the state; in the whole thread where the state has no
-    checkpoint, or on request. `archive.sized_recall_tool` is the same with a budget of your own.
+    checkpoint, or on request. `archive.sized_recall_tool` is the same with sizes and an `is_real_user` of your own.
 
     Args:
         archive: Where the originals are.
-        is_real_user: Which messages a person sent, where the compactor was given one: it tells where the current round begins.
 
     Raises:
         ConfigurationError: `archive` is no archive; a store is wrapped in `StoreArchive`.
     """
-    return sized_recall_tool(archive, is_real_user=is_real_user)
+    return sized_recall_tool(archive)
 
 
 def sized_recall_tool(
     archive: Archive, *, max_tokens: int = ANSWER_TOKENS, results: int = RESULTS, is_real_user: IsRealUser | None = None
 ) -> BaseTool:
-    """Same as `create_recall_tool`, with the sizes of an answer.
+    """Same as `create_recall_tool`, with the sizes of an answer and the rule by which rounds begin.
 
     Args:
         archive: Where the originals are.
         max_tokens: Tokens of an answer; what does not fit is pointed to.
         results: Passages that a query finds at most.
-        is_real_user: As for `create_recall_tool`.
+        is_real_user: Which messages a person sent, where the compactor was given such a rule: it tells where the current round begins.
     """
     check_archive(archive, "get", "search")
     desk = partial(_desk, max_tokens=max_tokens, results=results, is_real=is_real_user or default_is_real_user)

@@ -288,7 +288,7 @@ def test_the_round_begins_where_the_compactor_was_told_it_does() -> None:
     old = HumanMessage("[[COMPRESSION_RECALL: id=rc-old]]", additional_kwargs={"lc_source": "round_compaction", "lc_data": {"kind": "checkpoint"}})
     asked = [old, HumanMessage("go", id="h"), AIMessage("", tool_calls=[call("c1", "read_file", path="x")], id="a1"), preview]
     wanted = {"query": "original line 512", "state": {"messages": [*asked, HumanMessage("tick", name="clock", id="n")]}}
-    told = create_recall_tool(archive, is_real_user=lambda message: message.name != "clock")
+    told = sized_recall_tool(archive, is_real_user=lambda message: message.name != "clock")
     assert "the original line 512" in told.invoke(wanted, THREAD)
     assert "the original line 512" not in create_recall_tool(archive).invoke(wanted, THREAD)
 
