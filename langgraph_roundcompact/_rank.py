@@ -54,7 +54,7 @@ class _Crowd:
 
 
 _TERM_CROWD = _Crowd(16, 0.4, 1.3)
-_LINE_CROWD = _Crowd(8, 0.5, 1.3)
+_LINE_CROWD = _Crowd(8, 0.5, 1.0)
 """Of a listing each entry says little; the only number of an answer says much."""
 _OUTDATED = 0.5
 """Worth of an error that is fixed, and of a line from an earlier run of a command."""

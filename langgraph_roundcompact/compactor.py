@@ -69,6 +69,8 @@ class Door:
     """False: the agent's request prescribes the form of the answer, so a summary cannot be had by continuing it."""
     as_sent: Callable[[Sequence[BaseMessage]], Sequence[BaseMessage]] | None = None
     """What the door changes in the messages of a request, beside compaction; None: nothing."""
+    shared_list: bool = True
+    """Other nodes of the graph may write to the list, among them subgraphs that compact: each step looks for what those left behind."""
     review: bool | Callable[[CompactionReview], Any] = False
     """Show a checkpoint before it is applied: True by `interrupt()`, else by the callable, whose answer is the decision."""
 
@@ -285,7 +287,7 @@ class RoundCompactor:
         check_around(more.get("system_message"), more.get("tools"))
         raw = read_messages(input, door.messages_key)
         given, readable = _readable(raw)
-        messages = self._without_leftovers(given) if readable else given
+        messages = self._without_leftovers(given) if readable and (door.shared_list or current_namespace()) else given
         asked = requested_focus(messages)
         if asked is not None:
             more |= {"force": True, "focus": more.get("focus") or asked or None}

@@ -140,6 +140,7 @@ class RoundCompactMiddleware(AgentMiddleware[Any, Any, Any]):
                 writes_state=self._persist,
                 strips_response_ids=True,
                 last_resort=last_resort,
+                shared_list=False,  # in a graph of its own, `create_agent` alone writes to it, and the check of a step costs the same at any length
                 review=self._approve,
                 tool_choice=request.tool_choice,
                 free_answer=request.response_format is None,
