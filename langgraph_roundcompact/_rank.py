@@ -127,8 +127,11 @@ def _resume_point(facts: Sequence[Fact]) -> int | None:
 
 
 def _answers(facts: Sequence[Fact]) -> list[int]:
-    """The newest short answers of the user: they come next. What a person decided in a few words cannot be looked up again."""
-    short = [i for i, fact in enumerate(facts) if fact.kind == "user" and len(fact.text) <= _SHORT_ANSWER]
+    """The newest short answers to questions of the assistant: they come next. What a person decided in a few words cannot be looked up again.
+
+    Where no question is known, a text of the user is one of many, and has to be worth its length as others do.
+    """
+    short = [i for i, fact in enumerate(facts) if fact.kind == "user" and fact.note and len(fact.text) <= _SHORT_ANSWER]
     return sorted(short, key=lambda i: facts[i].order)[-_ANSWERS_FIRST:]
 
 

@@ -258,6 +258,10 @@ def test_redaction_runs_before_anything_is_taken() -> None:
     assert any("[redacted]" in fact.text for fact in facts)
 
 
+def test_a_path_of_a_diff_is_the_path_without_its_side() -> None:
+    assert [term for _, term in terms_in("diff a/src/cart.go b/src/cart.go")] == ["src/cart.go"]
+
+
 def test_recent_names_of_the_assistant_come_before_names_from_results() -> None:
     listing = [Fact("name", f"read_in_result_{letter}", 4096) for letter in "abcdefghijklmnopqrst"]
     facts = [*listing, Fact("name", "used_long_ago", 0, 1), Fact("name", "used_just_now", 4096, 1)]
@@ -265,8 +269,43 @@ def test_recent_names_of_the_assistant_come_before_names_from_results() -> None:
 
 
 def test_the_only_id_of_a_result_comes_before_those_of_a_listing() -> None:
-    listing = [Fact("id", f"{number:07d}ab", 2 * 1024) for number in range(20)]
-    assert rank([*listing, Fact("id", "e81c4d0", 1024)]).facts[0].text == "e81c4d0"
+    listing = [Fact("id", f"{number:07d}ab", 2 * 1024) for number in range(40)]
+    assert rank([*listing, Fact("id", "e81c4d0", 2 * 1024 - 1)]).facts[0].text == "e81c4d0"
+
+
+def test_a_short_answer_comes_first_only_where_its_question_is_known() -> None:
+    result = Fact("error", "cannot load parse_table in core.py", 2048, 0, 1, 9)
+    asked = Fact("user", "The tables of the old payments service are never to be touched by anybody.", 1024, 0, 1, 8, "ask_user Which tables?")
+    assert [fact.kind for fact in rank([result, asked]).facts] == ["user", "error"]
+    unasked = Fact("user", "The report was read with great interest by everybody who happened to be there.", 1024, 0, 1, 1)
+    assert [fact.kind for fact in rank([result, unasked]).facts] == ["error", "user"]
+
+
+def test_lines_that_repeat_do_not_take_the_place_of_others() -> None:
+    text = "\n".join(["retry 1 file"] * 200 + ["the disk of host db-7 is full"] + ["retry 1 file"] * 200)
+    found = extract_facts([AIMessage("", tool_calls=[{"name": "logs", "args": {}, "id": "c"}]), ToolMessage(text, tool_call_id="c")])
+    assert {fact.text for fact in found if fact.kind == "result"} == {"retry 1 file", "the disk of host db-7 is full"}
+
+
+def test_short_values_of_one_record_stand_on_one_line() -> None:
+    text = '[{"order": "W447", "total": 189.9, "note": "leave it at the door of 14B please"}]'
+    found = extract_facts([AIMessage("", tool_calls=[{"name": "orders", "args": {}, "id": "c"}]), ToolMessage(text, tool_call_id="c")])
+    assert [fact.text for fact in found if fact.kind == "result"] == ["order: W447, total: 189.9", "leave it at the door of 14B please"]
+
+
+def test_amounts_inside_chinese_sentences_count_as_amounts() -> None:
+    text = "搜索结果如下所示没有更多内容可看。" * 30 + "预计增长至2483.2亿元。" + "搜索结果如下所示没有更多内容可看。" * 30
+    found = extract_facts([AIMessage("", tool_calls=[{"name": "web", "args": {}, "id": "c"}]), ToolMessage(text, tool_call_id="c")])
+    assert "预计增长至2483.2亿元。" in [fact.text for fact in found if fact.kind == "result"]
+
+
+def test_a_traceback_is_told_by_its_last_frame_and_its_error() -> None:
+    frames = "".join(f'  File "/lib/a{number}.py", line {number}, in call\n    inner()\n' for number in range(3))
+    text = f"Traceback (most recent call last):\n{frames}ValueError: bad key 7"
+    found = extract_facts([AIMessage("", tool_calls=[{"name": "run", "args": {}, "id": "c"}]), ToolMessage(text, tool_call_id="c", status="error")])
+    lines = [fact.text for fact in found if fact.kind in ("result", "error")]
+    assert "ValueError: bad key 7" in lines
+    assert not any("inner()" in line or "a0.py" in line or "a1.py" in line for line in lines)
 
 
 def test_a_row_with_a_number_is_not_held_to_say_little_because_it_is_short() -> None:

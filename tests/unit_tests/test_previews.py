@@ -537,3 +537,19 @@ def test_the_last_definition_of_a_source_shows_how_far_it_goes() -> None:
     shown = preview(source, limit_tokens=320, estimate=lambda text: len(text) // 4, arguments={"path": "a.py"}).text
     assert "def function_0(" in shown
     assert "def function_1499(" in shown
+
+
+@pytest.mark.parametrize(
+    ("text", "last"),
+    [
+        ("".join(f"diff --git a/f{i}.py b/f{i}.py\n--- a/f{i}.py\n+++ b/f{i}.py\n@@ -1 +1 @@\n-old {i}\n+new {i}\n" for i in range(300)), "f299.py"),
+        ("".join(f"## Part {i}\n\nSome words about it that fill the line.\n\n" for i in range(800)), "## Part 799"),
+        ("<html><body>" + "".join(f"<h2>Part {i}</h2><p>Some words about it, and more.</p>" for i in range(800)) + "</body></html>", "## Part 799"),
+        (json.dumps({f"key_{i}": {"value": i} for i in range(800)}), '"key_799"'),
+    ],
+    ids=["files of a diff", "headings of a text", "headings of a page", "keys of an object"],
+)
+def test_a_long_list_keeps_its_last_entry(text: str, last: str) -> None:
+    shown = preview(text, limit_tokens=320, estimate=lambda some: len(some) // 4).text
+    assert last in shown
+    assert "300" in shown or "800" in shown
