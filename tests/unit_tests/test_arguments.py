@@ -74,7 +74,7 @@ def test_each_form_of_notes_is_accepted(given: Any) -> None:
         ({"system_message": {"role": "system", "content": "x"}}, "give a text or a SystemMessage"),
         ({"system_message": 3}, "system_message=3 cannot be used"),
     ],
-    ids=str,
+    ids=["one tool", "mapping", "generator", "name", "system mapping", "system number"],
 )
 def test_what_stands_beside_the_messages_must_be_countable(fields: dict[str, Any], words: str) -> None:
     """A generator would be empty at the second step, a prompt of another type would count as nothing."""
@@ -91,7 +91,11 @@ def test_what_stands_beside_the_messages_must_be_countable(fields: dict[str, Any
         assert words in str(told.value)
 
 
-@pytest.mark.parametrize("fields", [{"tools": [look_up]}, {"tools": (look_up,)}, {"tools": []}, {"system_message": SystemMessage("x")}], ids=str)
+@pytest.mark.parametrize(
+    "fields",
+    [{"tools": [look_up]}, {"tools": (look_up,)}, {"tools": []}, {"system_message": SystemMessage("x")}],
+    ids=["list", "tuple", "no tools", "system message"],
+)
 def test_usual_company_of_the_messages_is_accepted(fields: dict[str, Any]) -> None:
     assert RoundCompactNode(RoundCompactor(config=CONFIG), **fields).invoke({"messages": HISTORY}) == {}
 
