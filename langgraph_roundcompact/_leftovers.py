@@ -14,7 +14,7 @@ from operator import attrgetter, contains
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 
 from langgraph_roundcompact._groups import Group, group_messages
-from langgraph_roundcompact._memory_block import is_own, replaced_ids
+from langgraph_roundcompact._memory_block import is_internal, is_own, replaced_ids
 
 _KWARGS = attrgetter("additional_kwargs")
 _HUMAN = ("human", "HumanMessageChunk")
@@ -61,12 +61,19 @@ def _checkpoints(messages: Sequence[BaseMessage], is_real: Callable[[BaseMessage
         return found
     for i in range(len(messages) - 1, -1, -1):
         message = messages[i]
-        # A checkpoint has the id of the first message it replaced: what only claims to be one takes nothing away.
-        if "lc_source" in message.additional_kwargs and message.id in (ids := replaced_ids(message)):
+        if "lc_source" in message.additional_kwargs and (ids := replaced_ids(message)) and _is_genuine(messages, i, ids):
             found.append((i, ids))
         elif is_real is not None and message.type in _HUMAN and is_real(message):
             break
     return found[::-1]
+
+
+def _is_genuine(messages: Sequence[BaseMessage], at: int, ids: frozenset[str]) -> bool:
+    """Whether a checkpoint has the id of a message it replaced, and a block for its text, its own or that of the result to its call.
+
+    What only claims to be one takes nothing away.
+    """
+    return messages[at].id in ids and any(map(is_internal, messages[at : at + 2]))
 
 
 def _is_leftover(messages: Sequence[BaseMessage], group: Group, listed: frozenset[str]) -> bool:

@@ -25,7 +25,7 @@ from langgraph_roundcompact._prompt import AFFINITY_INSTRUCTIONS, CLOSING, INSTR
 from langgraph_roundcompact.errors import SummaryRejected
 
 _TAG = re.compile(
-    r"<\s{0,8}(/?)\s{0,8}((?:seed:|ant)?think(?:ing)?|thoughts?|reasoning|reflection|analysis|scratchpad|state[_-]snapshot|coverage[_-]check)"
+    r"<\s{0,8}+(/?)\s{0,8}+((?:seed:|ant)?think(?:ing)?|thoughts?|reasoning|reflection|analysis|scratchpad|state[_-]snapshot|coverage[_-]check)"
     r"(?![\w-])([^<>]{0,400})>",
     re.IGNORECASE,
 )

@@ -14,6 +14,7 @@ import json
 import logging
 import os
 import re
+import shutil
 import string
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -200,7 +201,7 @@ def _publish(temporary: Path, folder: Path) -> None:
     _take_next(temporary, folder, _NUMBERED, "compaction-{:05d}.json")
 
 
-def _take_next(source: Path, folder: Path, pattern: re.Pattern[str], name: str) -> Path:
+def _take_next(source: Path, folder: Path, pattern: re.Pattern[str], name: str) -> None:
     """Give a file the next free number."""
     number = max(_numbers(folder, pattern), default=0)
     for _ in range(_TRIES):
@@ -210,7 +211,7 @@ def _take_next(source: Path, folder: Path, pattern: re.Pattern[str], name: str) 
             _take(source, path)
         except FileExistsError:
             continue
-        return path
+        return
     raise FileExistsError(folder)
 
 
@@ -247,12 +248,18 @@ def _append_line(path: Path, data: bytes) -> None:
 
 
 def _put_aside(path: Path, full: os.stat_result) -> None:
-    """Begin a new file of lines. Another process may be at it too: whoever still writes into the old one writes into the file put aside."""
+    """Begin a new file of lines. Of several writers at it one gets hold of the full file: to rename is to take it from the others.
+
+    Whoever still writes into the old file writes into the file put aside.
+    """
     with contextlib.suppress(FileNotFoundError):
         if os.path.samestat(path.stat(), full):
-            aside = _take_next(path, path.parent, _FULL, "decisions-{:05d}.jsonl")
-            if os.path.samestat(path.stat(), aside.stat()):
-                path.unlink()
+            held = Path(tempfile.mkdtemp(dir=path.parent, prefix=".aside-"))
+            try:
+                os.rename(path, held / path.name)
+                _take_next(held / path.name, path.parent, _FULL, "decisions-{:05d}.jsonl")
+            finally:
+                shutil.rmtree(held, ignore_errors=True)
     for number in sorted(_numbers(path.parent, _FULL))[:-KEPT_FULL]:
         with contextlib.suppress(FileNotFoundError):
             (path.parent / f"decisions-{number:05d}.jsonl").unlink()

@@ -89,12 +89,11 @@ def check_parser(answer: str, finish: str = "stop", *, require_snapshot: bool = 
 
 
 def check_found(before: str, body: str) -> None:
-    """A clean block behind any text without tags of its kind is found, whole."""
+    """A clean block that says something is found, whole, behind any text without tags of its kind."""
     before = re.sub(r"(?i)think|thought|reasoning|state_snapshot|coverage_check", "x", before)
-    body = re.sub(r"[<>`]", "", body).strip()
-    if body:
-        found = read_summary(f"{before}\n<state_snapshot>\n{body}\n</state_snapshot>", require_snapshot=True)
-        assert found == storable(body).strip()
+    body = f"Next: step 7.\n{re.sub(r'[<>`]', '', body)}".strip()
+    found = read_summary(f"{before}\n<state_snapshot>\n{body}\n</state_snapshot>", require_snapshot=True)
+    assert found == storable(body).strip()
 
 
 # --- the block ---------------------------------------------------------------------------------------------------------------------------
