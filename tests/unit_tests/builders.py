@@ -7,6 +7,18 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 
+class Http(Exception):
+    """An error of some provider's client: a status, and in keywords the headers of the answer (`Retry_After="7"`)."""
+
+    def __init__(self, status: int, text: str = "", *, retry_after: float | None = None, **headers: str) -> None:
+        super().__init__(f"Error code: {status} {text}")
+        self.status_code = status
+        if headers:
+            self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
+        if retry_after is not None:
+            self.retry_after = retry_after
+
+
 def call(id: str, name: str = "search", /, **args: Any) -> dict[str, Any]:
     """A tool call as `AIMessage(tool_calls=[...])` takes it."""
     return {"name": name, "args": args, "id": id, "type": "tool_call"}

@@ -16,6 +16,7 @@ from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+from builders import Http
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.language_models.chat_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
@@ -35,12 +36,6 @@ FATES = ("fine", "fine", "wrong key", "fine", "unstable", "overflow", "rejected"
 
 def fate(number: int) -> str:
     return FATES[number % len(FATES)]
-
-
-class Http(Exception):
-    def __init__(self, status: int) -> None:
-        super().__init__(f"Error code: {status}")
-        self.status_code = status
 
 
 class Oracle(BaseChatModel):

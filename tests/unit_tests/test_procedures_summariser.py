@@ -26,6 +26,7 @@ import time
 from typing import Any
 
 import pytest
+from builders import Http
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage, messages_from_dict, messages_to_dict
@@ -40,16 +41,6 @@ from langgraph_roundcompact import ConfigurationError, StoreArchive, SummaryReje
 from langgraph_roundcompact.testing import ScriptedChatModel
 
 pytestmark = pytest.mark.usefixtures("waits")
-
-
-class Http(Exception):
-    """An error of some client, with a status."""
-
-    def __init__(self, status: int, text: str = "", retry_after: float | None = None) -> None:
-        super().__init__(f"Error code: {status} {text}")
-        self.status_code = status
-        if retry_after is not None:
-            self.retry_after = retry_after
 
 
 # --- 33: what may summarise --------------------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builders import Http
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage, SystemMessage, ToolMessage
 from langgraph.graph.message import add_messages
@@ -25,16 +26,6 @@ from langgraph_roundcompact.errors import classify
 from langgraph_roundcompact.testing import ScriptedChatModel, assert_valid_history
 
 pytestmark = pytest.mark.usefixtures("waits")
-
-
-class Http(Exception):
-    """An error of some client, with a status."""
-
-    def __init__(self, status: int, text: str = "", retry_after: float | None = None) -> None:
-        super().__init__(f"Error code: {status} - {text}")
-        self.status_code = status
-        if retry_after is not None:
-            self.retry_after = retry_after
 
 
 def block_of(result: Any) -> str:

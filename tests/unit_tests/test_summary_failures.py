@@ -8,6 +8,7 @@ import time
 from typing import Any, get_args
 
 import pytest
+from builders import Http
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import RunnableLambda
 from procedures import BOTH, compact, compactor, history, snapshot, summariser, texts
@@ -25,15 +26,6 @@ pytestmark = pytest.mark.usefixtures("waits")
 OK = AIMessage(snapshot("NOTED"))
 SECRET = "sk-FAKE1234567890abcdefFAKE"
 WORDS = "the invoice of Mrs Example over 4711 euros"
-
-
-class Http(Exception):
-    """An error of some client, with a status and headers."""
-
-    def __init__(self, status: int, text: str = "", **headers: str) -> None:
-        super().__init__(f"Error code: {status} {text}")
-        self.status_code = status
-        self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
 
 
 # --- how long it waits, and whether ------------------------------------------------------------------------------------------------------
