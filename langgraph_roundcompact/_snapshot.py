@@ -64,10 +64,9 @@ def read_summary(answer: object, *, require_snapshot: bool, replaces: int = 0) -
     if _is_echo(scan):
         raise SummaryRejected("prompt_echo")
     if scan.snapshot is not None:
-        summary = _unwrapped(scan.snapshot)
-        if summary:
-            _check_marked(summary)
-            return summary
+        if scan.summary:
+            _check_marked(scan.summary)
+            return scan.summary
         raise SummaryRejected("cut_off" if reading.finish & CUT_OFF else "blank")
     if reading.finish & CUT_OFF or scan.unclosed:
         raise SummaryRejected("cut_off")
@@ -117,6 +116,8 @@ class _Scan:
     outside: list[str] = field(default_factory=list)
     """Text outside reasoning and coverage checks."""
     snapshot: str | None = None
+    summary: str = ""
+    """The snapshot without what does not belong to it."""
     unclosed: bool = False
     reasoned: bool = False
     checked: bool = False
@@ -234,8 +235,12 @@ class _Scanner:
         scan.outside.append(self.text[at:])
         if self.blocks:
             # An empty block behind a good one is a slip of the pen.
-            start, stop = next((block for block in reversed(self.blocks[-_BLOCKS_TRIED:]) if _unwrapped(self.text[slice(*block)])), self.blocks[-1])
-            scan.snapshot = self.text[start:stop]
+            for start, stop in reversed(self.blocks[-_BLOCKS_TRIED:]):
+                scan.snapshot, scan.summary = self.text[start:stop], _unwrapped(self.text[start:stop])
+                if scan.summary:
+                    break
+            else:
+                scan.snapshot = self.text[slice(*self.blocks[-1])]
         scan.unclosed = not self.blocks and any(block.firm for block in self.open)
         return scan
 

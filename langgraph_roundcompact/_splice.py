@@ -20,9 +20,13 @@ REMOVE_ALL_MESSAGES = "__remove_all__"
 def splice(
     messages: Sequence[BaseMessage], replaced: Sequence[int], new: Sequence[BaseMessage], folded: Mapping[int, BaseMessage]
 ) -> list[BaseMessage]:
-    """The list with `new` in the place of the first replaced message, the other replaced messages gone, and folds in their places."""
+    """The list with `new` in the place of the first replaced message, the other replaced messages gone, and folds in their places.
+
+    Where the first id could not be taken, because it stands twice, the place is that of the id that was: so it will be in the state.
+    """
     gone = set(replaced)
-    first = min(gone) if gone else len(messages)
+    taken = (i for i in sorted(gone) if new and new[0].id and messages[i].id == new[0].id)
+    first = next(taken, min(gone) if gone else len(messages))
     after: list[BaseMessage] = []
     for i, message in enumerate(messages):
         if i == first:

@@ -91,7 +91,7 @@ def check_parser(answer: str, finish: str = "stop", *, require_snapshot: bool = 
 def check_found(before: str, body: str) -> None:
     """A clean block that says something is found, whole, behind any text without tags of its kind."""
     before = re.sub(r"(?i)think|thought|reasoning|state_snapshot|coverage_check", "x", before)
-    body = f"Next: step 7.\n{re.sub(r'[<>`]', '', body)}".strip()
+    body = f"Next: step 7.\n{re.sub(r'[<>`§]', '', body)}".strip()
     found = read_summary(f"{before}\n<state_snapshot>\n{body}\n</state_snapshot>", require_snapshot=True)
     assert found == storable(body).strip()
 
